@@ -14,7 +14,6 @@ from pathlib import Path
 
 from churn_jax.reports import collect
 from churn_jax.reports.estimates import adjusted, paired
-from churn_jax.reports.quantities import difference_fields
 from churn_jax.reports.report import Row
 
 Line = dict[str, str | float]
@@ -30,7 +29,7 @@ def differences(
     for name in quantities:
         found = [paired(name, a.summary, b.summary) for a, b in pairs]
         for line, change in zip(lines, adjusted(name, found), strict=True):
-            line |= difference_fields(*change)
+            line |= change.fields
     return lines
 
 

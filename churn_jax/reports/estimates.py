@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 from churn_compare.documents import Cell
 from churn_compare.significance import holm
@@ -27,14 +28,7 @@ from churn_jax.analysis.significance import (
     paired_leave_one_out_test,
     paired_t_test,
 )
-from churn_jax.reports.quantities import (
-    ABSENT,
-    QUANTITIES,
-    SIGNIFICANT,
-    ends,
-    interval,
-    p_value,
-)
+from churn_jax.reports.quantities import ABSENT, QUANTITIES, p_value
 
 if TYPE_CHECKING:
     from churn_jax.reports.summary import MethodSummary
@@ -143,6 +137,7 @@ def _set_values(logits, labels):
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), whole, parts)
 
 
+SIGNIFICANT = 0.05
 _UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
 ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
@@ -180,6 +175,37 @@ class Change(NamedTuple):
         return int(np.sign(self.difference.difference)) if self.p < SIGNIFICANT else 0
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval by Student's t; None where there is no error."""
+        # It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside
+        # where `p` is below 5 %, and nowhere else.
+        found = self.difference
+        if found.runs < 2 or not np.isfinite(found.stderr):
+            return None
+        tests = self.p / found.p if self.p and found.p > 0 else 1.0
+        tail = SIGNIFICANT / tests / 2
+        half = -float(special.stdtrit(found.runs - 1, tail)) * found.stderr
+        return found.difference - half, found.difference + half
+
+    def ends(self, scale: float, digits: int, sign: str = "+") -> str:
+        """`-2.50 to -1.30`, the interval times `scale`; empty without one."""
+        if (found := self.interval) is None:
+            return ""
+        low, high = found if sign else sorted(map(abs, found))
+        return f"{scale * low:{sign}.{digits}f} to {scale * high:{sign}.{digits}f}"
+
+    @property
+    def fields(self) -> dict[str, float]:
+        """The four columns that a CSV has of it."""
+        name, found = f"delta_{self.quantity}", self.difference
+        return {
+            name: found.difference,
+            f"{name}_stderr": found.stderr,
+            f"{name}_p": found.p,
+            f"{name}_p_holm": self.p,
+        }
+
+    @property
     def cells(self) -> tuple[Cell | str, str]:
         """`-1.83` with its interval below it, in points or as it is, and its p."""
         found, (*_, points, _) = self.difference, COMPARED.get(self.quantity, _RATE)
@@ -187,7 +213,7 @@ class Change(NamedTuple):
             return ABSENT, ABSENT
         scale, digits = (100, 2) if points else (1, 4)
         value = scale * found.difference
-        below = ends(found, self.p, scale, digits) if np.isfinite(self.p) else ""
+        below = self.ends(scale, digits)
         return Cell(f"{value:+.{digits}f}", value, below), p_value(self.p)
 
     @property
@@ -201,14 +227,14 @@ class Change(NamedTuple):
         text = p_value(self.p)
         said = f"p {text}" if text.startswith("<") else f"p = {text}"
         scale, unit = (100, " points") if points else (1, "")
-        nearest = min(map(abs, interval(found, self.p) or (0.0,)))  # not shown as -0.0
+        nearest = min(map(abs, self.interval or (0.0,)))  # not shown as -0.0
         coarse = 100 * min(found.stderr, 2 * nearest) >= 0.1
         digits = (1 if coarse else 2) if points else 4 if 2 * nearest >= 1e-4 else 6
         if sign:
-            around = ends(found, self.p, scale, digits, "")
+            around = self.ends(scale, digits, "")
             size = f"{scale * abs(found.difference):.{digits}f}{unit}"
             return f"{verbs[sign > 0]} {what} by {size} ({around}; {said})"
-        around = ends(found, self.p, scale, digits)
+        around = self.ends(scale, digits)
         size = f"{scale * found.difference:+.{digits}f}{unit}"
         return f"no detectable effect on {what} ({size}, {around}; {said})"
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from scipy import special
-
 from churn_compare.documents import Column
 from churn_compare.suggestions import did_you_mean
 from churn_jax.lazy import Lazy
@@ -18,12 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from churn_jax import metrics
-    from churn_jax.analysis.significance import Difference
     from churn_jax.reports.estimates import Estimate
 else:
     metrics = Lazy("churn_jax.metrics")  # imported when a column is measured
 
-SIGNIFICANT = 0.05
 ABSENT = "–"
 
 
@@ -86,31 +82,6 @@ def times(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.3g}×"
 
 
-def interval(
-    difference: Difference, p: float | None = None
-) -> tuple[float, float] | None:
-    """The 95 % interval of a difference by Student's t; None where it has no error."""
-    # It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside where
-    # `p` is below 5 %, and nowhere else.
-    if difference.runs < 2 or not math.isfinite(difference.stderr):
-        return None
-    tests = p / difference.p if p and difference.p > 0 else 1.0
-    tail = SIGNIFICANT / tests / 2
-    half = -float(special.stdtrit(difference.runs - 1, tail)) * difference.stderr
-    return difference.difference - half, difference.difference + half
-
-
-def ends(
-    difference: Difference, p: float | None, scale: float, digits: int, sign: str = "+"
-) -> str:
-    """`-2.50 to -1.30`, the ends of `interval` times `scale`; empty without one."""
-    found = interval(difference, p)
-    if found is None:
-        return ""
-    low, high = found if sign else sorted(map(abs, found))
-    return f"{scale * low:{sign}.{digits}f} to {scale * high:{sign}.{digits}f}"
-
-
 def p_value(p: float | None) -> str:
     """`0.021`, `< 0.001`."""
     if p is None or not math.isfinite(p):
@@ -124,16 +95,6 @@ def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:
         name: estimate.mean,
         f"{name}_std": estimate.std,
         f"{name}_stderr": estimate.stderr,
-    }
-
-
-def difference_fields(name: str, found: Difference, p: float) -> dict[str, float]:
-    """The four columns that a CSV has of a difference; `p` is Holm-adjusted."""
-    return {
-        f"delta_{name}": found.difference,
-        f"delta_{name}_stderr": found.stderr,
-        f"delta_{name}_p": found.p,
-        f"delta_{name}_p_holm": p,
     }
 
 

@@ -27,7 +27,6 @@ from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.quantities import (
     ABSENT,
-    difference_fields,
     estimate_fields,
     times,
 )
@@ -430,7 +429,7 @@ def _csv_row(report: Report, one: Row | Missing) -> dict[str, Any]:
     changes = getattr(one, "changes", {})
     for name in report.compared:
         if name in measured:
-            out |= difference_fields(name, *changes.get(name, UNTESTED)[1:])
+            out |= changes.get(name, UNTESTED._replace(quantity=name)).fields
     out["verdict"] = getattr(one, "verdict", "")
     if isinstance(one, Row) and (step := report.comparisons.get(one.label)):
         out["verdict"] = _logits_verdict(report, one)

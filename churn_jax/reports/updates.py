@@ -41,7 +41,6 @@ from churn_jax.reports.paper_numbers import (
 from churn_jax.reports.quantities import (
     ABSENT,
     Quantity,
-    difference_fields,
     estimate_fields,
     rate,
 )
@@ -364,7 +363,7 @@ def updates_document(report: "Report") -> doc.Document:
             if compared:  # empty fields where there are no tests
                 tested = first and result.changes
                 for change in result.changes if tested else none:
-                    row |= difference_fields(*change)
+                    row |= change.fields
                 closed = result.closed if tested else UNKNOWN
                 row |= {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
             for name in printed:

@@ -30,7 +30,6 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, ReportError, read_study
 from churn_jax.reports.estimates import adjusted
 from churn_jax.reports.quantities import (
-    difference_fields,
     estimate_fields,
     p_value,
     plus_minus,
@@ -90,7 +89,7 @@ def calibrated_records(run_dir, base_of: Callable[[str], str] | None = None) -> 
             for row, to in compared.items()
         ]
         for row, change in zip(compared, adjusted(name, changes), strict=True):
-            rows[row] |= difference_fields(*change)
+            rows[row] |= change.fields
     return Records(max(map(list, rows.values()), key=len), list(rows.values()))
 
 

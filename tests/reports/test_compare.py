@@ -9,7 +9,6 @@ from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis import Difference, holm, paired_t_test
 from churn_jax.reports import summarize
 from churn_jax.reports.estimates import Change, compare_with_baseline
-from churn_jax.reports.quantities import interval
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 
@@ -222,12 +221,12 @@ def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_per
     found = [paired_t_test(rng.normal(s, 1, runs), np.zeros(runs)) for s in shifts]
     adjusted = holm([one.p for one in found])
     for one, p in zip(found, adjusted, strict=True):
-        low, high = interval(one, p)
+        low, high = Change("accuracy", one, p).interval
         assert (low <= 0 <= high) == (p >= 0.05)
         assert low < one.difference < high
     assert min(adjusted) < 0.05 < max(adjusted) == 1
     same = paired_t_test(np.ones(runs), np.zeros(runs))  # without any spread
-    assert interval(same, same.p) == (1, 1)
+    assert Change("accuracy", same, same.p).interval == (1, 1)
 
 
 @pytest.mark.parametrize(

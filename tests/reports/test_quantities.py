@@ -7,7 +7,7 @@ from churn_compare.store import Predictions
 from churn_jax import reports
 from churn_jax.reports import summarize
 from churn_jax.reports.estimates import compare_with_baseline
-from churn_jax.reports.quantities import QUANTITIES, interval, recorded_columns
+from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import (
@@ -55,8 +55,8 @@ def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
     assert heads[1:7] == ["Δ₁", "Δ of Δ₁", "p", "NLL", "Accuracy %", "Δᴴ"]
     assert heads[7:] == ["Training cost", "Inference cost"]
     assert steady[1] == "0.0000 ± 0.0000" and steady[6].startswith("0.0000")
-    _, change, p = written.rows[1].changes["prediction_difference"]
-    low, high = interval(change, p)
+    found = written.rows[1].changes["prediction_difference"]
+    (low, high), change = found.interval, found.difference
     assert steady[2] == f"{change.difference:+.4f} ({low:+.4f} to {high:+.4f})"
     monkeypatch.undo()
     assert "Accuracy against Δ₁ of every method" in first_figure(written).draw().svg
