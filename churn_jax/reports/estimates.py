@@ -105,7 +105,7 @@ def of_set_sums(
         return dict.fromkeys(_OF_SETS, UNKNOWN), dict.fromkeys(_OF_SETS, unknown)
     estimates, without = {}, {}
     for name in _OF_SETS:
-        value = sum(sums[name] for sums in found) / examples
+        value = np.sum([sums[name] for sums in found], axis=0) / examples
         without[name] = value[1:] if runs > 2 else unknown
         estimates[name] = over_set(value[0], without[name])
     return estimates, without
@@ -292,12 +292,13 @@ def with_changes(
     summaries: Mapping[str, MethodSummary], baseline: str, columns: Sequence[str]
 ) -> dict[str, MethodSummary]:
     """The summaries with the columns that are changes against the baseline."""
-    found, base = dict(summaries), summaries.get(baseline)
-    for name in columns if base is not None else ():
-        if of := QUANTITIES[name].of:
-            for row, summary in summaries.items():
-                found[row] = found[row].having(**{name: _change_of(summary, base, of)})
-    return found
+    if (base := summaries.get(baseline)) is None:
+        return dict(summaries)
+    changes = {name: QUANTITIES[name].of for name in columns if QUANTITIES[name].of}
+    return {
+        row: one.having(**{k: _change_of(one, base, of) for k, of in changes.items()})
+        for row, one in summaries.items()
+    }
 
 
 def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:

@@ -109,7 +109,7 @@ class Quantity:
     on_request: bool = False  # whether only studies with such a column show it at all
     # `(logits [N, C], labels [N])` of one run to its number, for a column that is no
     # field of a `MethodSummary`
-    measure: Callable[[np.ndarray, np.ndarray], Any] | None = None
+    measure: Callable[..., Any] | None = None
     of_runs: bool = False  # whether `measure` takes all runs, `logits [R, N, C]`
     of: str = ""  # the quantity whose share against the baseline it is, minus one
 

@@ -48,7 +48,9 @@ PAIRS: Mapping[str, Callable] = {
     **BOUNDS,
 }
 """Numbers of two runs; that by correctness is two."""
-_PAIR_METRICS = {name: streaming(metric) for name, metric in PAIRS.items()}
+_PAIR_METRICS: dict[str, Any] = {
+    name: streaming(metric) for name, metric in PAIRS.items()
+}
 # Numbers of each run; scores need labels.
 _ALONE: Mapping[str, Callable[[], Any]] = {
     "confidence": metrics.ConfidenceState.empty,
