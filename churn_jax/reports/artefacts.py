@@ -198,19 +198,6 @@ LARGEST_SIDE = 64  # pixels
 EXAMPLES = "examples.npz"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-    """Inputs to show."""
-
-    ids: np.ndarray  # `[K]`, as in the predictions
-    images: np.ndarray  # `[K, H, W, C]` uint8, with one channel or three
-
-    def find(self, identity) -> np.ndarray | None:
-        """The image `[H, W, C]` of an example, or None if it was not kept."""
-        at = np.flatnonzero(self.ids == identity)
-        return self.images[at[0]] if at.size else None
-
-
 def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
     """Keeps images for the report, of a large split those with most `ambiguity()`."""
     ids, streamed = np.asarray(ids), not hasattr(images, "shape")
@@ -256,17 +243,16 @@ def _thumbnails(images) -> np.ndarray:
     return np.round(255 * np.nan_to_num(scaled)).astype(np.uint8)
 
 
-def load_examples(run_dir) -> Examples | None:
-    """The inputs a study kept."""
-    path = Path(run_dir) / EXAMPLES
+def load_examples(run_dir) -> dict[Any, np.ndarray]:
+    """The inputs a study kept: id to `[H, W, C]` uint8, with one channel or three."""
     try:
-        archive = NpzArrays(path)
+        archive = NpzArrays(Path(run_dir) / EXAMPLES)
         ids, images = archive["ids"], archive["images"]
     except (OSError, KeyError, ValueError):
-        return None
+        return {}
     if images.ndim != 4 or images.dtype != np.uint8 or ids.shape != images.shape[:1]:
-        return None
-    return Examples(ids, images) if images.shape[3] in (1, 3) else None
+        return {}
+    return dict(zip(ids.tolist(), images)) if images.shape[3] in (1, 3) else {}
 
 
 def png_bytes(image: np.ndarray) -> bytes:

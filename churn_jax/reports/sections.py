@@ -102,7 +102,7 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
 
     curves = base.summary.curves
     order = np.argsort(-curves.ambiguity, kind="stable")[:count]
-    kept = load_examples(report.study.folder) if report.study.trained else None
+    kept = load_examples(report.study.folder) if report.study.trained else {}
     shown = [row.summary.curves.ambiguity for row in (base, best) if row is not None]
     out = []
     for n in order[curves.ambiguity[order] > 0]:
@@ -114,7 +114,7 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
                 label=name(int(report.labels[n])),
                 votes=", ".join(f"{name(int(c))} ({int(r)})" for c, r in votes),
                 change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
-                image=kept.find(report.ids[n]) if kept else None,
+                image=kept.get(report.ids[n].item()),
             )
         )
     return tuple(out)
