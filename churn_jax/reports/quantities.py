@@ -72,11 +72,6 @@ def millions(estimate: Estimate) -> str:
     return f"{estimate.mean / 1e6:.2f} M"
 
 
-def share(value: float) -> str:
-    """`5.72`, times 100."""
-    return plus_minus(100 * value, math.nan, 2)
-
-
 def times(value: float | None) -> str:
     """`2×`, relative to one network of the baseline."""
     return ABSENT if value is None else f"{value:.3g}×"

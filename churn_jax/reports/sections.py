@@ -1,4 +1,4 @@
-"""Sections of a study's page: its members, which inputs churn, bounds, the glossary.
+"""Sections of a study's page: its members, which inputs churn, the glossary.
 
 Members that share most of their weights can come out nearly identical, and then their
 mean is worth no more than one of them. So every report says how much they differ.
@@ -13,7 +13,6 @@ from churn_compare.documents import (
     Block,
     Card,
     Figure,
-    Fold,
     Grid,
     Section,
     Strong,
@@ -21,12 +20,11 @@ from churn_compare.documents import (
     Term,
     Text,
 )
-from churn_compare.documents.plotting import INK, face
-from churn_jax.reports import charts
+from churn_compare.documents.plotting import face
 from churn_jax.reports.artefacts import load_examples, png_bytes
 from churn_jax.reports.charts import Chart
 from churn_jax.reports.estimates import over_runs
-from churn_jax.reports.quantities import number, percent, share
+from churn_jax.reports.quantities import number, percent
 from churn_jax.reports.report import Report, Row
 
 HARDLY = 0.001  # share of examples; below it members are as good as the same
@@ -207,76 +205,6 @@ def ambiguity_histogram(report: Report) -> Figure:
         (5.4, 3.6),
     )
     return chart.of(draw)
-
-
-PANELS = (
-    ("bound_from_errors", "Lemma 1", "err₁ + err₂"),
-    ("bound_from_confidence", "Lemma 2", "P[D > min(γ₁, γ₂)]"),
-    ("bound_from_confidence_sum", "Lemma 2, sharper", "P[D ≥ γ₁ + γ₂]"),
-)
-RUNS_SHOWN = 20  # per method
-
-
-def _pairs(row: Row, name: str, runs: int | None = None) -> np.ndarray:
-    """Values of all unordered pairs of runs, per cent."""
-    matrix = row.summary.pair_values[name][:runs, :runs]
-    return 100 * matrix[np.triu_indices(len(matrix), 1)]
-
-
-def mean_bounds(row: Row) -> dict[str, float]:
-    """Churn and its bounds, each averaged over all pairs of runs."""
-    names = ("churn", *(name for name, _, _ in PANELS))
-    pairs = {name: _pairs(row, name) / 100 for name in names}
-    return {k: float(v.mean()) if v.size else np.nan for k, v in pairs.items()}
-
-
-def bounds_against_churn(report: Report) -> list[Figure]:
-    """Churn of every two runs against each bound; below the diagonal it holds."""
-    rows = [(i, r) for i, r in enumerate(report.rows) if len(r.summary.runs) > 1]
-    churn = {i: _pairs(row, "churn", RUNS_SHOWN) for i, row in rows}
-    highest = 1.3 * max(1e-3, *(values.max() for values in churn.values()), 0.0)
-    dots = {"linestyle": "none", "markeredgewidth": 0, "alpha": 0.6, "markersize": 4}
-    found = []
-    for name, title, formula in PANELS:
-        bounds = {i: _pairs(row, name, RUNS_SHOWN) for i, row in rows}
-        top = 1.05 * max(1e-3, *(values.max() for values in bounds.values()), 0.0)
-
-        def draw(axes, bounds=bounds, top=top, title=title):
-            for i, row in rows:
-                charts.line(axes, i, row.label, bounds[i], churn[i], **dots)
-            axes.plot([0, top], [0, top], color=INK, linewidth=0.8, alpha=0.6, label="")
-            axes.set(xlabel=f"{title}, %", xlim=(0, top), ylabel="Churn %")
-            axes.set_ylim(0, min(top, highest))
-
-        chart = Chart(
-            "bounds_against_churn",
-            f"{title}: {formula}",
-            "",
-            f"Churn of every two runs against its upper bound of {title}, by method",
-            (5.4, 3.6),
-        )
-        found.append(chart.of(draw) if rows else Figure())
-    return found
-
-
-def bounds_section(report: Report) -> Section:
-    """A folded section with the figures and the means; empty without two runs."""
-    if all(len(row.summary.runs) < 2 for row in report.rows):
-        return Section("", [])
-    about = (
-        "Means over all pairs of runs. Lemma 1: the sum of both error rates. Lemma 2: "
-        "how often the L1 distance D of two predictions exceeds the smaller prediction "
-        "confidence γ. Sharper, from the lemma's proof: how often it reaches the sum "
-        "of both. In the figures a point is a pair of runs; on or below the line the "
-        "bound holds, and the nearer to it the tighter it is. At most "
-        f"{RUNS_SHOWN} runs per method."
-    )
-    heads = ("Method", "Churn %", *(f"{title} %" for _, title, _ in PANELS))
-    rows = [(row.label, *map(share, mean_bounds(row).values())) for row in report.rows]
-    means = Table(heads, rows, caption=about)
-    title = "Bounds on churn: Lemmas 1 and 2"
-    blocks = [Grid([*bounds_against_churn(report), means])]
-    return Section("", [Fold(title, blocks, heading=True)])
 
 
 _TEXT = """

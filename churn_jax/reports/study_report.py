@@ -34,7 +34,6 @@ from churn_jax.reports.report import Missing, Report, Row, collected
 from churn_jax.reports.sections import (
     GLOSSARY,
     ambiguous_section,
-    bounds_section,
     members_section,
 )
 from churn_jax.reports.study_figures import first_figure, study_figures
@@ -189,7 +188,6 @@ def study_document(report: Report) -> doc.Document:
         paper_section(paper_numbers(report)),
         doc.Section("Figures", [doc.Grid(study_figures(report))]),
         ambiguous_section(report),
-        bounds_section(report),
         doc.Section("Methods", [doc.Grid(_cards(report))], detail="full"),
         run_section(report.study) if trained else _logits_section(report),
         doc.Section("Glossary", [doc.Terms(glossary)], detail="full"),

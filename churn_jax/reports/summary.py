@@ -33,19 +33,12 @@ from churn_jax.reports.quantities import QUANTITIES, Quantity
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
 RELIABILITY_BINS, CONFIDENCE_BINS = 15, 10
-BOUNDS = {
-    "bound_from_errors": metrics.churn_bound_from_errors,
-    "bound_from_confidence": metrics.churn_bound_from_confidence,
-    "bound_from_confidence_sum": metrics.churn_bound_from_confidence_sum,
-}
-"""Upper bounds on churn, each `[R, R]` in `MethodSummary.pair_values`."""
 PAIRS: Mapping[str, Callable] = {
     "churn": metrics.churn,
     "surrogate_churn": metrics.surrogate_churn,
     "l1": metrics.l1_distance,
     "by_correctness": metrics.churn_by_correctness,
     "nfr": metrics.negative_flip_rate,
-    **BOUNDS,
 }
 """Numbers of two runs; that by correctness is two."""
 _PAIR_METRICS: dict[str, Any] = {
@@ -104,7 +97,7 @@ class MethodSummary:
         num_classes: `C`.
         estimates: the attributes that were measured, by name.
         run_values: run-level names to `[R]`.
-        pair_values: pair-level names, and those of `BOUNDS`, to `[R, R]`, symmetric.
+        pair_values: pair-level names to `[R, R]`, symmetric.
         set_values: set-level names to `[R]`, the number without run r; NaN with fewer
             than three runs.
         curves: what the plots need.
@@ -189,7 +182,7 @@ def summarize(
         values |= _scored(predictions, runs, {"nll": known[labels]})
     of_sets, without = of_set_sums(sets, len(runs), examples)
     found = {name: over_runs(value) for name, value in values.items()} | of_sets
-    found |= over_pairs({k: m for k, m in matrices.items() if k not in BOUNDS})
+    found |= over_pairs(matrices)
     found["hamming_prediction_difference"] = found["churn"]
     summary = MethodSummary(
         runs=tuple(runs),

@@ -1,25 +1,23 @@
 """One page that needs nothing else, holds every section and trusts no file."""
 
 import dataclasses
-import itertools
 import re
 
 import numpy as np
 import pytest
 
 from churn_compare.documents import Document, html_page
-from churn_jax import metrics, reports
+from churn_jax import reports
 from churn_jax.reports import sections
 from churn_jax.reports.artefacts import save_examples
 from churn_jax.reports.report import Missing
-from churn_jax.reports.sections import best_row, carried, mean_bounds, most_ambiguous
-from churn_jax.reports.summary import BOUNDS
+from churn_jax.reports.sections import best_row, carried, most_ambiguous
 from tests.html_page import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import logits_of, noisy_logits, render, write_study
 
-# The first, five under their heading, the ambiguity and three bounds.
-EVERY_STUDY = 1 + 5 + 1 + 3
+# The first, five under their heading and the ambiguity.
+EVERY_STUDY = 1 + 5 + 1
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +43,7 @@ def test_the_page_needs_no_network_and_runs_nothing(page, report):
 def test_every_section_and_figure_is_there(page):
     text = " ".join(page.text)
     for heading in (
-        *("Results", "Figures", "Which inputs churn", "Bounds on churn"),
+        *("Results", "Figures", "Which inputs churn"),
         *("Methods", "What was run", "Glossary"),
     ):
         assert heading in text
@@ -111,11 +109,9 @@ def test_one_run_and_no_curves_still_make_a_page(tmp_path):
     report = reports.collect(folder)
     page = Page(render(report))
     # No training curves; nothing about pairs of runs.
-    assert page.tags.count("svg") == EVERY_STUDY - 7
+    assert page.tags.count("svg") == EVERY_STUDY - 4
     assert "Too few runs to test churn (1 in common)" in " ".join(page.text)
-    assert sections.bounds_section(report).blocks == []
     assert sections.ambiguous_section(report).blocks == []
-    assert np.isnan(mean_bounds(report.rows[0])["churn"])
 
 
 def inputs_page(report):
@@ -172,34 +168,3 @@ def test_churn_carried_by_the_top(share, expected):
     assert carried(ambiguity, share) == pytest.approx(expected)
     assert carried(np.full(60, 0.1), 0.05) == pytest.approx(0.05)
     assert np.isnan(carried(np.zeros(4), share))
-
-
-def test_no_pair_exceeds_a_bound_in_numbers_table_and_figure(tmp_path, drawn):
-    logits = noisy_logits(np.random.default_rng(1), LABELS, 3, 3, margin=0.5)
-    report = reports.collect(write_study(tmp_path, {"baseline": logits}, LABELS))
-    (row,) = report.rows
-    pairs, off = row.summary.pair_values, ~np.eye(3, dtype=bool)
-    assert pairs["churn"][off].min() > 0
-    for name, metric in BOUNDS.items():
-        assert (pairs[name][off] >= pairs["churn"][off]).all()
-        needed = (LABELS,) if name == "bound_from_errors" else ()
-        for a, b in itertools.combinations(range(3), 2):
-            expected = metric(logits[a], logits[b], *needed)
-            assert pairs[name][a, b] == pytest.approx(float(expected), abs=1e-6)
-    sharper = pairs["bound_from_confidence_sum"][off]
-    assert (sharper <= pairs["bound_from_confidence"][off]).all()
-    assert sharper.mean() < pairs["bound_from_confidence"][off].mean()
-
-    means = mean_bounds(row)
-    assert means["churn"] == pytest.approx(row.summary.churn.mean)
-    errors = 2 * np.mean([metrics.error_rate(run, LABELS) for run in logits])
-    assert means["bound_from_errors"] == pytest.approx(errors)
-    (fold,) = sections.bounds_section(report).blocks
-    (grid,) = fold.blocks
-    *figures, table = grid.blocks
-    assert table.rows[0][2] == f"{100 * errors:.2f}"
-    assert all(figure.draw().svg for figure in figures)
-    points = [found for found, style in drawn["plot"] if style["label"]]
-    assert len(points) == 3
-    for bound, churn in points:
-        assert len(bound) == 3 and (churn <= bound + 1e-4).all()
