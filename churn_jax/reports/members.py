@@ -53,9 +53,8 @@ class Members:
                 f"ids {ids.shape} and labels {labels.shape} must be of the "
                 f"{logits.shape[2]} examples of the logits"
             )
-        object.__setattr__(self, "ids", ids)
-        object.__setattr__(self, "labels", labels.astype(np.int64))
-        object.__setattr__(self, "logits", logits.astype(np.float32, copy=False))
+        labels, logits = labels.astype(np.int64), logits.astype(np.float32, copy=False)
+        vars(self).update(ids=ids, labels=labels, logits=logits)
 
 
 def save_members(path: str | os.PathLike, members: Members) -> Path:

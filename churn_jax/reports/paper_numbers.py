@@ -94,7 +94,8 @@ def next_to_paper(
     if found is None:
         return None  # `Report.remarks` says so
     ours = study.record.data.name
-    metrics = tuple(q for q in quantities if q.name in found.printed)
+    numbers = [(metric, n) for row in found.rows.values() for metric, n in row.items()]
+    metrics = tuple(q for q in quantities if q.name in dict(numbers))
     if found.data not in ("", data_stem(ours)) or not metrics:
         return None
     rows, used, models = [], set(), set()
@@ -105,8 +106,8 @@ def next_to_paper(
             paper = found.rows.get(name, {})
             used.add(name)
             models |= {*one.models} if paper else set()
-        numbers = {q.name: getattr(one.numbers, q.name) for q in metrics}
-        rows.append(PaperRow(name, one.label, paper, numbers))
+        measures = {q.name: getattr(one.numbers, q.name) for q in metrics}
+        rows.append(PaperRow(name, one.label, paper, measures))
     planned = {info.name: info.label for info in study.methods}
     known = {*(row.name for row in rows), *study.unselected}
     only = []
@@ -116,7 +117,6 @@ def next_to_paper(
             only.append(PaperRow(name, label, paper, {}))
     cells = [row.paper.get(q.name) for row in (*rows, *only) for q in metrics]
     notes = {cell.note: cell.mark for cell in cells if cell and cell.mark}
-    numbers = [(metric, n) for row in found.rows.values() for metric, n in row.items()]
     spread = any(n.std is not None for _, n in numbers)
     shown = {quantity.name for quantity in metrics}
     where = dict.fromkeys(n.source for metric, n in numbers if metric in shown)

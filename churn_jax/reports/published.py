@@ -48,11 +48,6 @@ class PublishedTable:
     train: int | None = None  # number of training examples
     test: int | None = None  # number of test examples
 
-    @property
-    def printed(self) -> set[str]:
-        """The metrics that some row has."""
-        return {metric for row in self.rows.values() for metric in row}
-
 
 def published(place: str) -> PublishedTable | None:
     """The table `FILE.csv:TABLE`; None if there is no such file or table here.

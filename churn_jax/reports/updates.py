@@ -153,8 +153,7 @@ class Updates:
     # in the study's order; where class sets differ, one for all examples and one for
     # those of known classes
     results: tuple[UpdateResult, ...] = ()
-    versions: tuple[str, ...] = ()  # names of the models that appear in an update
-    labels: tuple[str, ...] = ()  # theirs
+    labels: tuple[str, ...] = ()  # of the models that appear in an update
     matrices: Any = None  # `VersionMatrices` of them; None without updates
     # `[V, V]` mean NFR on the examples whose class the old model knows; None where all
     # models know the same classes
@@ -217,8 +216,8 @@ def collect_updates(
         with np.errstate(invalid="ignore"):
             shares = np.where(shares > 0, shares, np.nan)[:, None]
             known = matrices.negative_flip_rate / shares
-    shown = tuple(versions), tuple(model.label for model in models.values())
-    return Updates(compared, *shown, matrices, known, tuple(remarks))
+    shown = tuple(model.label for model in models.values())
+    return Updates(compared, shown, matrices, known, tuple(remarks))
 
 
 def _results(
@@ -322,7 +321,7 @@ def updates_section(report: "Report") -> doc.Section:
     blocks: list[doc.Block] = [doc.Text(remark, "note") for remark in updates.remarks]
     if updates.results:
         every = (doc.Strong("Every model against every other"),)
-        few = len(updates.versions) <= _MOST_OPEN
+        few = len(updates.labels) <= _MOST_OPEN
         blocks += [
             updates_table(updates),
             *_gains_table(updates, report.study.config.baseline),

@@ -168,7 +168,7 @@ def test_the_numbers_are_those_of_cross_pairs(written):
 
 def test_every_model_against_every_other(written):
     updates = written.updates
-    assert updates.versions == ("baseline", "none", "kd", "half")
+    assert updates.labels == ("Baseline", "None", "Kd", "Half")
     flips = updates.matrices.negative_flip_rate
     np.testing.assert_allclose(flips[0, :2], [0.1, 0.1])
     np.testing.assert_allclose(flips[1, 0], 0.05)
@@ -322,7 +322,7 @@ def updates_of(*results):
         found.append(UpdateResult(*facts, {"all": rates}))
     names = tuple(dict.fromkeys(n for r in found for n in (r.old, r.new)))
     flips = np.zeros((len(names),) * 2)
-    return Updates(tuple(found), names, names, flips, None, ())
+    return Updates(tuple(found), names, flips, None, ())
 
 
 def test_curves_are_read_from_the_labels():
