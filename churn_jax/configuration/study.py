@@ -152,9 +152,8 @@ class StudyConfig:
         """Checks names, teachers and every row's training."""
         names = [spec.name for spec in self.methods]
         known = ", ".join(names)
-        check_none(
-            "", (len(set(names)) != len(names), f"two methods have one name: {known}")
-        )
+        if len(set(names)) != len(names):
+            raise ValueError(f"two methods have one name: {known}")
         for spec in self.methods:
             train = spec.config(self.train)
             clicks = (spec.model or self.model).name == "click"
