@@ -37,7 +37,7 @@ def check_batch(images, **per_example) -> None:
 
 
 def check_logits(**named) -> None:
-    """Refuses arguments that are not floating point with two classes or more."""
+    """Refuses what is not floating point, of two classes or more and of one shape."""
     for name, x in named.items():
         dtype, shape = _dtype(name, x), _shape(x)
         if not shape:
@@ -49,6 +49,7 @@ def check_logits(**named) -> None:
             )
         if not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(f"{name} must be floating-point logits; got {dtype}")
+    check_same_shape(**named)
 
 
 def check_same_shape(**named) -> None:

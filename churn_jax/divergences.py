@@ -7,7 +7,7 @@ paper's equation. Everything is float32, in log space, per example, without redu
 import jax
 import jax.numpy as jnp
 
-from churn_jax._checks import check_logits, check_same_shape
+from churn_jax._checks import check_logits
 from churn_jax.typing import Logits, PerExample
 
 
@@ -35,7 +35,6 @@ def entropy(logits: Logits) -> PerExample:
 def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
     """`KL(a || b) = sum_j a_j (log a_j - log b_j)`; the expectation is under `a`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
     return jnp.sum(weighted(log_a, log_a - log_b), axis=-1)
 
@@ -43,7 +42,6 @@ def kl_divergence(logits_a: Logits, logits_b: Logits) -> PerExample:
 def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
     """`KL(a || b) + KL(b || a) = sum_j (a_j - b_j)(log a_j - log b_j)`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     log_a, log_b = log_probs(logits_a), log_probs(logits_b)
     a, b = jnp.exp(log_a), jnp.exp(log_b)
     # Where both probabilities are 0 the term and its gradient are 0; the logarithms
@@ -56,7 +54,6 @@ def symmetric_kl(logits_a: Logits, logits_b: Logits) -> PerExample:
 def l1(logits_a: Logits, logits_b: Logits) -> PerExample:
     """L1 distance of the predicted distributions, `sum_j |a_j - b_j|`."""
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     difference = jnp.exp(log_probs(logits_a)) - jnp.exp(log_probs(logits_b))
     # JAX differentiates |0| as +1, which would pull apart two equal models' classes.
     distance = jnp.where(difference == 0.0, 0.0, jnp.abs(difference))

@@ -7,7 +7,7 @@ a method that fixes one side does it with `stop_gradient`, where a reader can se
 import jax.numpy as jnp
 
 from churn_jax import divergences
-from churn_jax._checks import check_logits, check_same_shape
+from churn_jax._checks import check_logits
 from churn_jax.typing import Logits, PerExample
 
 
@@ -100,6 +100,5 @@ def cross_entropy_between(*, target_logits: Logits, logits: Logits) -> PerExampl
         [reproducibility] Eq. 18
     """
     check_logits(target_logits=target_logits, logits=logits)
-    check_same_shape(target_logits=target_logits, logits=logits)
     log_t, log_f = divergences.log_probs(target_logits), divergences.log_probs(logits)
     return -jnp.sum(divergences.weighted(log_t, log_f), axis=-1)

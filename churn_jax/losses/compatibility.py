@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from churn_compare.class_sets import known_classes
-from churn_jax._checks import check_labels, check_logits, check_same_shape
+from churn_jax._checks import check_labels, check_logits
 from churn_jax.losses.classification import cross_entropy
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
@@ -86,7 +86,6 @@ def ract(*, old_head_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         [elodi] Table 1
     """
     check_logits(old_head_logits=old_head_logits, new_logits=new_logits)
-    check_same_shape(old_head_logits=old_head_logits, new_logits=new_logits)
     check_labels(labels, new_logits, logits_name="new_logits")
     old = jnp.asarray(old_head_logits).astype(jnp.float32)
     new = jnp.asarray(new_logits).astype(jnp.float32)

@@ -63,7 +63,6 @@ def distillation_kl(
         Neural Network, 2015. https://arxiv.org/abs/1503.02531
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
-    check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
     _check_scalars(temperature=temperature)
     tau = jnp.asarray(temperature, jnp.float32)
     student = jnp.asarray(student_logits).astype(jnp.float32) / tau
@@ -146,7 +145,8 @@ def dirichlet_nll(
         https://arxiv.org/abs/1905.00076
         [diversity] Table 5
     """
-    check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
+    check_logits(student_logits=student_logits)
+    check_logits(teacher_logits=teacher_logits)
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teachers = jnp.asarray(teacher_logits).astype(jnp.float32)
     if teachers.ndim != student.ndim + 1 or not teachers.shape[0]:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from churn_compare.class_sets import known_classes
-from churn_jax._checks import check_labels, check_logits, check_same_shape
+from churn_jax._checks import check_labels, check_logits
 from churn_jax.losses.distillation import distillation_kl
 from churn_jax.typing import Array, Labels, Logits, PerExample, Scalar
 
@@ -55,7 +55,6 @@ def focal_weights(
 def _compared(student_logits: Logits, old_logits: Logits) -> tuple[Array, Array, Array]:
     """Both models' logits in float32, and which classes both know."""
     check_logits(student_logits=student_logits, old_logits=old_logits)
-    check_same_shape(student_logits=student_logits, old_logits=old_logits)
     student, old = (
         jnp.asarray(logits).astype(jnp.float32)
         for logits in (student_logits, old_logits)

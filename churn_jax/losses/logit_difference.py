@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from churn_compare.class_sets import known_classes
-from churn_jax._checks import check_labels, check_logits, check_same_shape
+from churn_jax._checks import check_labels, check_logits
 from churn_jax.losses.differences import power
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Labels, Logits, PerExample
@@ -79,7 +79,6 @@ def logit_difference_inhibition(
         [elodi] Eqs. 5, 7, 8
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
-    check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
     _check(top_k, rank_by, margin)
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
@@ -141,7 +140,6 @@ def released_logit_difference(
         [elodi] Released code
     """
     check_logits(student_logits=student_logits, teacher_logits=teacher_logits)
-    check_same_shape(student_logits=student_logits, teacher_logits=teacher_logits)
     check_labels(labels, student_logits, logits_name="student_logits")
     _check(None, "teacher", margin)
     student = jnp.asarray(student_logits).astype(jnp.float32)

@@ -234,7 +234,8 @@ def calibrated_scores(
     References:
         [diversity] Eqs. 16, 17
     """
-    check_logits(logits=logits, validation_logits=validation_logits)
+    check_logits(logits=logits)
+    check_logits(validation_logits=validation_logits)
     if jnp.shape(logits)[-1] != jnp.shape(validation_logits)[-1]:
         raise ValueError(
             "logits and validation_logits must have the same classes; got shapes "

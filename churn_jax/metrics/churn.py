@@ -142,7 +142,6 @@ def _max_normalized(logits: Logits, alpha) -> Logits:
 
 def _surrogate(logits_a, logits_b, alpha):
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     scores_a, scores_b = (_max_normalized(z, alpha) for z in (logits_a, logits_b))
     return 0.5 * jnp.sum(jnp.abs(scores_a - scores_b), axis=-1)
 
@@ -291,7 +290,6 @@ class ChurnByCorrectnessState(AdditiveState):
     def update(self, logits_a, logits_b, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `churn_by_correctness`."""
         check_logits(logits_a=logits_a, logits_b=logits_b)
-        check_same_shape(logits_a=logits_a, logits_b=logits_b)
         check_labels(labels, logits_a, logits_name="logits_a")
         return self.plus(
             mask, *_ChurnByCorrectnessSums().terms(logits_a, logits_b, labels)

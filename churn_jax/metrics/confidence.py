@@ -185,7 +185,6 @@ def churn_bound_from_confidence(
         [reproducibility] Lemma 2
     """
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     return _ConfidenceBoundSums()(logits_a, logits_b, mask=mask)
 
 
@@ -220,7 +219,6 @@ def churn_bound_from_confidence_sum(
         [reproducibility] Lemma 2
     """
     check_logits(logits_a=logits_a, logits_b=logits_b)
-    check_same_shape(logits_a=logits_a, logits_b=logits_b)
     return _ConfidenceBoundSums(total=True)(logits_a, logits_b, mask=mask)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from churn_jax._checks import check_labels, check_logits, check_same_shape
+from churn_jax._checks import check_labels, check_logits
 from churn_jax.metrics.pairs import STREAMING, PairMetric
 from churn_jax.metrics.scoring import is_correct, right
 from churn_jax.metrics.state import AdditiveState, ratio
@@ -78,7 +78,8 @@ class FlipState(AdditiveState):
 
     def update(self, *, old_logits, new_logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `negative_flip_rate`."""
-        check_logits(old_logits=old_logits, new_logits=new_logits)
+        check_logits(old_logits=old_logits)
+        check_logits(new_logits=new_logits)
         check_labels(labels, old_logits, logits_name="old_logits")
         check_labels(labels, new_logits, logits_name="new_logits")
         return self.plus(mask, *_FlipSums().terms(old_logits, new_logits, labels))
@@ -306,7 +307,6 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         [elodi] Fig. 4
     """
     check_logits(old_logits=old_logits, new_logits=new_logits)
-    check_same_shape(old_logits=old_logits, new_logits=new_logits)
     negative = is_correct(old_logits, labels) & ~is_correct(new_logits, labels)
     old_logits = jnp.asarray(old_logits)
     wrong = jnp.argmax(new_logits, axis=-1).astype(jnp.int32)[..., None]
