@@ -1,12 +1,14 @@
 """Targets from neighbours: against NumPy, by hand, in bounded memory."""
 
+import tracemalloc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from churn_jax.configuration.rows import Teaching
-from churn_jax.methods import neighbour_targets, neighbours
+from churn_jax.methods import neighbour_targets
 from tests.refusals import refusals
 
 
@@ -21,9 +23,7 @@ def in_numpy(logits, labels, k, uniform):
 
 
 @pytest.mark.parametrize("k", [1, 4, 20, 37])
-@pytest.mark.parametrize("at_once", [neighbours._AT_ONCE, 200])
-def test_targets_equal_numpy(k, at_once, rng, monkeypatch):
-    monkeypatch.setattr(neighbours, "_AT_ONCE", at_once)  # 200: blocks of five, and two
+def test_targets_equal_numpy(k, rng):
     logits = rng.normal(size=(37, 3)).astype(np.float32)
     labels = rng.integers(0, 3, 37)
     found = neighbour_targets(logits, labels, k, uniform=0.2)
@@ -37,21 +37,21 @@ def test_targets_by_hand():
     found = neighbour_targets(logits, jnp.array([0, 1, 1, 0]), 2, uniform=0.5)
     half, one = [0.5, 0.5], [0.25, 0.75]
     np.testing.assert_array_equal(found, [half, half, one, half])
-    # An example is its own neighbour; the first of equal ones count.
+    # An example is its own neighbour; of equal ones any count.
     labels = jnp.array([1, 0, 0])
     alone = neighbour_targets(jnp.eye(3), labels, 1)
     np.testing.assert_array_equal(alone, jax.nn.one_hot(labels, 3))
-    equal = neighbour_targets(jnp.zeros((3, 2)), labels, 2)
-    np.testing.assert_array_equal(equal, np.full((3, 2), 0.5))
+    equal = neighbour_targets(jnp.zeros((3, 2)), labels, 3)
+    np.testing.assert_allclose(equal, [[2 / 3, 1 / 3]] * 3)
 
 
-def test_distances_are_never_all_in_memory(monkeypatch):
-    monkeypatch.setattr(neighbours, "_AT_ONCE", 2**14)
-    size = 4096
-    args = jnp.zeros((size, 4)), jnp.zeros(size, jnp.int32)
-    run = jax.jit(lambda z, y: neighbours._shares(z, y, 5))
-    used = run.lower(*args).compile().memory_analysis().temp_size_in_bytes
-    assert used < 0.1 * 4 * size**2
+def test_distances_are_never_all_in_memory(rng):
+    size = 20_000  # all distances take 1.6 GB, and a second or two where trees do not
+    logits, labels = rng.normal(size=(size, 3)), np.zeros(size, int)
+    tracemalloc.start()
+    neighbour_targets(logits.astype(np.float32), labels, 5)
+    assert tracemalloc.get_traced_memory()[1] < 40e6
+    tracemalloc.stop()
 
 
 Z, Y = np.zeros((3, 4), np.float32), np.zeros(3, int)
@@ -60,6 +60,8 @@ test_what_has_no_neighbours_is_refused = refusals(
     (np.stack([Z, Z]), np.stack([Y, Y]), 1, r"logits \[N, C\]"),
     (Z, Y, 4, "got .*, 4 and 0.0"),
     (Z, Y, 0, "at least 1; got 0"),
+    (np.full_like(Z, np.nan), Y, 1, "needs finite logits"),
+    (Z, Y - 1, 1, "labels from 0 to C - 1"),
     (Z, Y[1:], 1, r"\(3,\); got \(2,\)"),
     call=neighbour_targets,
 )
