@@ -258,8 +258,10 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         style = "o" if line in best else "." if comparable(line) else "x"
         x, y = line["training"], 100 * line["churn"]
         axes.scatter(x, y, s=30 * line["serving"], marker=style, c="C0")
-        above[x] = max(y, above.get(x, -gap) + gap)
-        axes.annotate(line["label"], (1.04 * x, above[x]), va="center", fontsize=6)
+        about = round(x)  # whose labels may overlap
+        above[about] = max(y, above.get(about, -gap) + gap)
+        place = 1.04 * about, above[about]
+        axes.annotate(line["label"], place, va="center", fontsize=6)
     single = sorted((b for b in best if b["serving"] == 1), key=lambda b: b["training"])
     xs, ys = ([line[k] for line in single] for k in ("training", "churn"))
     axes.step(xs, 100 * np.array(ys), where="post", lw=1)
