@@ -176,7 +176,7 @@ class Change(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval by Student's t; None where there is no error."""
+        """95 % interval by Student's t; None without a standard error."""
         # It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside
         # where `p` is below 5 %, and nowhere else.
         found = self.difference

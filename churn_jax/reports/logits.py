@@ -113,13 +113,12 @@ def report(
         )
     held_out = _validation(validation, rows)
     shown = _columns(columns, held_out)
-    summaries = {}
+    measured, summaries = measured_columns(shown), {}
     for name, predictions in rows.items():
         try:
             found = summarize(predictions, validation=held_out.get(name))
         except PredictionsError as error:
             raise PredictionsError(f"{name}: {error}") from error
-        measured = measured_columns(shown)
         summaries[name], wrong = with_columns(found, predictions, measured)
         for error in wrong:
             raise ValueError(f"{name}: {error}") from error

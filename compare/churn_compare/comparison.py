@@ -470,11 +470,6 @@ def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
     if not classes and (columns.get("score_columns") or has_outcomes(old)):
         columns |= {"target_column": reading.pop("label_column", None)}
         columns |= {"id_column": reading.get("id_column")}
-        if "labels" in reading:
-            raise PredictionsError(
-                "outcomes take no separate labels here; name the column of their right "
-                "answers (--label-column)"
-            )
         pair = join(*outcome_sides(old, new, **columns), **reading)
         return pair, Numbers(pair.measures[0])
     pair = read_pair(old, new, **reading)

@@ -328,12 +328,6 @@ def _with_runs(
         else:
             texts = [part.cast(arrow.large_string()) for part in parts]
             columns[name] = arrow.concat_arrays(texts)
-    failed = [
-        np.zeros((len(of.runs), len(at)), bool)
-        if of.errored is None
-        else of.errored[:, at]
-        for of, at in both
-    ]
 
     def kept(column: Any) -> Any:
         return None if column is None else column.take(arrow.array(rows.old))
@@ -350,7 +344,7 @@ def _with_runs(
         target=kept(whole.target),
         inputs=kept(whole.inputs),
         others=lambda: others,
-        errored=np.concatenate(failed),
+        errored=np.concatenate([of.failed(at) for of, at in both]),
     ), rows.notes
 
 

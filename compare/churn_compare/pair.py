@@ -74,6 +74,12 @@ class Table:
             return len(self.class_names)
         return int(self.values.max(initial=-1)) + 1
 
+    def failed(self, rows: np.ndarray) -> np.ndarray:
+        """`[R, n]`, True where a tool could not evaluate a run on some examples."""
+        if self.errored is None:
+            return np.zeros((len(self.runs), len(rows)), bool)
+        return self.errored[:, rows]
+
     def at(self, rows: np.ndarray, column: str) -> Any:
         """A column of outcomes on some examples, run by run."""
         values = self.columns[column]

@@ -23,7 +23,7 @@ _INPUTS = (*INPUT, "text", "sentence", "content")
 
 
 def _shown(column: Any, name: str) -> list[str]:
-    """The input of each example; what is no text, such as a chat, as JSON."""
+    """Inputs as text; lists and objects, such as chats, as JSON."""
     try:
         return as_text(column, name).to_pylist()
     except PredictionsError:

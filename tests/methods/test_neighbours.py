@@ -46,7 +46,7 @@ def test_targets_by_hand():
 
 
 def test_distances_are_never_all_in_memory(rng):
-    size = 20_000  # all distances take 1.6 GB, and a second or two where trees do not
+    size = 20_000  # all distances would take 1.6 GB
     logits, labels = rng.normal(size=(size, 3)), np.zeros(size, int)
     tracemalloc.start()
     neighbour_targets(logits.astype(np.float32), labels, 5)

@@ -114,6 +114,11 @@ def join(
         raise PredictionsError(
             f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
         )
+    if labels is not None and old.measures:
+        raise PredictionsError(
+            "outcomes take no separate labels here; name the column of their right "
+            "answers (--label-column)"
+        )
 
     def tidy(found: Any, what: str) -> Any:
         if not strip:
@@ -217,10 +222,8 @@ def _comparable(
 ) -> tuple[np.ndarray, Table, Table]:
     """Leaves out examples without outcomes or with other inputs."""
     places = np.arange(len(rows.ids))
-    failed = [
-        np.zeros(len(at), bool) if of.errored is None else of.errored[:, at].any(axis=0)
-        for of, at in ((old, rows.old), (new, rows.new))
-    ]
+    sides = (old, rows.old), (new, rows.new)
+    failed = [of.failed(at).any(axis=0) for of, at in sides]
     a, b = (int(of.sum()) for of in failed)
     if a or b:
         said = f"{a:,} examples errored in {old.name}, {b:,} in {new.name}"
