@@ -72,7 +72,7 @@ def _clicks(repeats: int) -> Iterator[tuple[str, float]]:
 def _pairwise(repeats: int) -> Iterator[tuple[str, float]]:
     ours, peer = (
         turns.alone(pairwise.__file__, "--only", method, "--repeats", repeats)
-        for method in ("pairwise", "numpy half")
+        for method in ("pairwise", "numpy")
     )
     ratio = peer["fastest"] / ours["fastest"]
     yield "pairwise / NumPy over half the pairs", ratio

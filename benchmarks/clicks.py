@@ -6,17 +6,14 @@ Two questions, each a table:
 
 1. How many examples a second do R replicas of three towers learn, each example scored
    before it is learned, against PyTorch (`clicks_torch.py`, in its own environment):
-   the same network, batches, loss and AdaGrad, with sparse gradients of an `Embedding`
-   or of an `EmbeddingBag`?
+   the same network, batches, loss and AdaGrad, with sparse gradients of an `Embedding`?
 2. Does an update cost more with more rows in the tables?
 
 Without `--torch-python` the peer is left out.
 """
 
 import argparse
-import itertools
 import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,7 +21,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from turns import Measure, head, machine, peak_mebibytes, rates, row, take_turns
+from turns import Measure, head, last_line, machine, rates, row, take_turns
 
 from churn_jax.configuration.training import OptimizerConfig, Seeds, TrainConfig
 from churn_jax.data import Clicks, as_clicks, synthetic_clicks
@@ -37,7 +34,6 @@ from churn_jax.training.step import make_step
 
 _WINDOWS = 4  # different ones, in turns
 _STRENGTH = 0.5
-_EMBEDDINGS = ("Embedding", "EmbeddingBag")
 _PEER_BATCHES = 8  # of a window; the seconds are scaled
 
 
@@ -89,89 +85,58 @@ def engine(run: Run, data: Clicks) -> Measure:
     return measure
 
 
-class Peer:
-    """A process of PyTorch that waits between measurements."""
+def pytorch(args: argparse.Namespace, run: Run, data: Clicks, threads: int) -> Measure:
+    """The peer, started anew for every turn; seconds for a window of all replicas."""
+    offsets = np.asarray(run.clicks.offsets, np.int32)
+    window = next(iter(data.train.windows(args.window)))
+    file = tempfile.NamedTemporaryFile(suffix=".npz")
+    ids, labels = window.ids + offsets, window.labels
+    np.savez(file.name, ids=ids, numeric=window.numeric, labels=labels)
+    settings = {
+        "rows": run.clicks.rows,
+        "fields": len(run.clicks.sizes),
+        "numeric": run.clicks.numeric,
+        "embedding_dim": run.clicks.embedding_dim,
+        "features": run.clicks.features,
+        "components": run.clicks.components,
+        "replicas": run.config.replicas,
+        "batch": run.config.batch_size,
+        "learning_rate": run.config.optimizer.learning_rate,
+        "strength": _STRENGTH,
+        "threads": threads,
+        "part": min(args.window, _PEER_BATCHES * args.batch),
+    }
+    script = str(Path(__file__).with_name("clicks_torch.py"))
+    words = [f"--window={file.name}", f"--settings={json.dumps(settings)}"]
+    scale = args.window / settings["part"]
 
-    def __init__(self, args, run, data: Clicks, embedding: str, threads: int):
-        offsets = np.asarray(run.clicks.offsets, np.int32)
-        windows = list(data.train.windows(args.window))
-        self._file = tempfile.NamedTemporaryFile(suffix=".npz")
-        np.savez(
-            self._file.name,
-            ids=np.stack([w.ids + offsets for w in windows]),
-            numeric=np.stack([w.numeric for w in windows]),
-            labels=np.stack([w.labels for w in windows]),
-        )
-        settings = {
-            "rows": run.clicks.rows,
-            "fields": len(run.clicks.sizes),
-            "numeric": run.clicks.numeric,
-            "embedding": embedding,
-            "embedding_dim": run.clicks.embedding_dim,
-            "features": run.clicks.features,
-            "components": run.clicks.components,
-            "replicas": run.config.replicas,
-            "batch": run.config.batch_size,
-            "learning_rate": run.config.optimizer.learning_rate,
-            "strength": _STRENGTH,
-            "threads": threads,
-            "part": min(args.window, _PEER_BATCHES * args.batch),
-        }
-        script = str(Path(__file__).with_name("clicks_torch.py"))
-        words = [f"--windows={self._file.name}", f"--settings={json.dumps(settings)}"]
-        self._process = subprocess.Popen(
-            [args.torch_python, script, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._scale = args.window / settings["part"]
-        self.name = f"PyTorch {self._line()['version']}, {embedding}, "
-        self.name += f"threads {threads or 'default'}"
-        self()
+    def measure() -> float:
+        assert file  # which closing would delete
+        return last_line([args.torch_python, script, *words])["seconds"] * scale
 
-    def _line(self) -> dict:
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("the PyTorch peer failed; its message is above")
-        return json.loads(line)
-
-    def __call__(self) -> float:
-        """Learns a part of a window with every replica; seconds for all of it."""
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return self._line()["seconds"] * self._scale
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.stdin.close()
-        self._process.wait()
-        self._file.close()
+    return measure
 
 
 def throughput(args: argparse.Namespace, replicas: int) -> None:
     """Table 1."""
     run = make_run(args, args.rows, replicas)
     data = clicks_of(args, run)
-    contenders: dict[str, Measure] = {"engine": engine(run, data)}
-    kinds = itertools.product(_EMBEDDINGS, args.threads) if args.torch_python else ()
-    peers = [Peer(args, run, data, *kind) for kind in kinds]
-    contenders |= {peer.name: peer for peer in peers}
-    found = take_turns(contenders, args.repeats)
-    for peer in peers:
-        peer.close()
+    peers = {
+        f"PyTorch, threads {threads or 'default'}": pytorch(args, run, data, threads)
+        for threads in (args.threads if args.torch_python else ())
+    }
+    found = take_turns({"engine": engine(run, data), **peers}, args.repeats)
     print(
         f"\nR = {replicas}, batch {args.batch}, {args.fields} fields, "
         f"{args.rows:,} rows, {args.repeats} repeats of {args.window:,} examples"
     )
     unit = "examples x replicas"
-    rates(found, replicas * args.window, unit, against=[peer.name for peer in peers])
+    rates(found, replicas * args.window, unit, against=[*peers])
 
 
 def table_sizes(args: argparse.Namespace) -> None:
-    """Table 2: all sizes in memory at once, in turns."""
+    """Table 2: all sizes of the engine in memory at once, in turns."""
     contenders: dict[str, Measure] = {}
-    peers: list[Peer] = []
     megabytes = {}
     for rows in args.sizes:
         run = make_run(args, rows, 1)
@@ -179,11 +144,8 @@ def table_sizes(args: argparse.Namespace) -> None:
         contenders[f"engine {rows}"] = engine(run, data)
         megabytes[rows] = 2 * 4 * run.clicks.rows * run.clicks.width / 1e6
         if args.torch_python:
-            peers.append(Peer(args, run, data, "Embedding", args.threads[0]))
-            contenders[f"peer {rows}"] = peers[-1]
+            contenders[f"peer {rows}"] = pytorch(args, run, data, args.threads[0])
     found = take_turns(contenders, args.repeats)
-    for peer in peers:
-        peer.close()
     updates = args.window // args.batch
 
     def milliseconds(name: str) -> list[float]:
@@ -191,7 +153,7 @@ def table_sizes(args: argparse.Namespace) -> None:
         return [1e3 * float(f(found[name])) / updates for f in (np.median, np.min)]
 
     columns = ["rows", "tables and AdaGrad, MB", "ms per update", "best", "/ first"]
-    columns += [f"{peers[0].name}, ms", "its best"] if peers else []
+    columns += ["PyTorch, ms", "its best"] if args.torch_python else []
     print(f"\nR = 1, batch {args.batch}, {args.repeats} repeats of {updates} updates")
     head(*columns)
     first = milliseconds(f"engine {args.sizes[0]}")
@@ -199,8 +161,7 @@ def table_sizes(args: argparse.Namespace) -> None:
         median, best = milliseconds(f"engine {rows}")
         cells = [f"{rows:,}", f"{size:,.1f}", median, best]
         cells.append(f"{median / first[0]:.2f} ({best / first[1]:.2f})")
-        row(*cells, *(milliseconds(f"peer {rows}") if peers else ()))
-    print(f"\nPeak memory of the engine's process: {peak_mebibytes():,.0f} MiB")
+        row(*cells, *(milliseconds(f"peer {rows}") if args.torch_python else ()))
 
 
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
