@@ -1,7 +1,7 @@
 """What lowers churn most for a given cost: retraining, updating, activations.
 
-Data are Fashion-MNIST of 14 x 14 pixels, AG News as bags of words, and clicks. The
-recipe is that of `churn_jax.studies.presets.elodi`; every number of it is ours.
+Data are Fashion-MNIST of 14 x 14 pixels, CIFAR-10, AG News as bags of words and clicks;
+the recipe is that of `churn_jax.studies.presets.elodi`. Every number of it is ours.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ LABELS = {"smelu": "SmeLU", "softplus": "Softplus", "silu": "SiLU", "gelu": "GEL
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Data, a network, one of about twice its size, and the length of training."""
+    """Data, a network, perhaps one of twice its size, and the length of training."""
 
     name: str
     title: str
     data: DataConfig
     model: ModelConfig
-    wide: ModelConfig
+    wide: ModelConfig | None
     epochs: int
     augmentation: Augmentation
 
@@ -69,6 +69,22 @@ FASHION = Task(
     ModelConfig("mlp", features=(384, 384)),
     epochs=20,
     augmentation=Augmentation(pad_crop=1, flip=True),
+)
+LENET = dataclasses.replace(
+    FASHION,
+    name="lenet",
+    title=f"{FASHION.title}, LeNet5",
+    model=ModelConfig("lenet5"),
+    wide=None,
+)
+CIFAR = Task(
+    "cifar",
+    "CIFAR-10, LeNet5",
+    DataConfig("cifar10.npz", train_size=10_000, validation=5000),
+    LENET.model,
+    None,
+    epochs=30,
+    augmentation=Augmentation(pad_crop=4, flip=True),
 )
 NEWS = Task(
     "news",
@@ -176,6 +192,8 @@ CHOSEN: dict[str, dict[str, int]] = {
         **{"ema": 3, "smelu": 4, "softplus": 0, "silu": 0, "gelu": 3},
     },
 }
+for name in ("retrain-lenet", "retrain-cifar"):  # as for the dense network
+    CHOSEN[name] = CHOSEN["retrain-fashion"]
 MIDDLE = 2
 
 
@@ -244,7 +262,11 @@ def _retrain(task: Task) -> StudyConfig:
     rows = (
         *_retraining(task, chosen("retrain", task, RETRAINING)),
         MethodSpec("ensemble_4", "4-Ensemble", four, "[reproducibility] Table 7"),
-        MethodSpec("wide", "Twice the size", ERM(), UNTREATED, model=task.wide),
+        *(
+            MethodSpec("wide", "Twice the size", ERM(), UNTREATED, model=wide)
+            for wide in (task.wide,)
+            if wide
+        ),
         *(
             smooth[_named(kind, *settings[0])]
             for kind, settings in chosen("retrain", task, activations).items()
@@ -271,6 +293,16 @@ def retrain_fashion() -> StudyConfig:
 def retrain_news() -> StudyConfig:
     """The same on texts."""
     return _retrain(NEWS)
+
+
+def retrain_lenet() -> StudyConfig:
+    """The same with a convolutional network, at the dense network's settings."""
+    return _retrain(LENET)
+
+
+def retrain_cifar() -> StudyConfig:
+    """The same on 10,000 photographs."""
+    return _retrain(CIFAR)
 
 
 def _updating_rows(s: Setting, kind: str, setting: tuple[float, ...]) -> Rows:
@@ -387,26 +419,19 @@ def update_news() -> StudyConfig:
     return _update(NEWS)
 
 
-def _soup(task: Task) -> StudyConfig:
-    """One old network, whose further trainings differ by the order of the batches."""
-    s = Setting(task.model, task.model)
+def soup_fashion() -> StudyConfig:
+    """For `weights.py`: new runs from one old network, to be averaged.
+
+    They differ by the order of the batches, and the old ones by nothing.
+    """
+    s = Setting(FASHION.model, FASHION.model)
     same = tuple((f"seeds.{seed}", "fixed") for seed in ("init", "order", "augment"))
     rows = (
         s.old_row("old", "Old, half the data", ERM(), class_share=0.5, train=same),
         s.row("tuned", "Fine-tuned", ERM(), start="old"),
     )
     updates = (Update("old", "tuned", "Fine-tuned", targeted=True),)
-    return task.study("soup", "Soups", (rows, updates), baseline="tuned")
-
-
-def soup_fashion() -> StudyConfig:
-    """For `weights.py`: new runs from one old network, to be averaged."""
-    return _soup(FASHION)
-
-
-def soup_news() -> StudyConfig:
-    """The same on texts."""
-    return _soup(NEWS)
+    return FASHION.study("soup", "Soups", (rows, updates), baseline="tuned")
 
 
 def growth_fashion() -> StudyConfig:

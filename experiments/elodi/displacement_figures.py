@@ -43,7 +43,6 @@ OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
 SHAPES = "^os"  # of the classes
 MOST_DRAWN = 40  # examples with arrows
-SOME_DRAWN = 5  # examples with all members
 MEMBERS = 3
 PLANE_BINS = 26
 GRID = 60  # points a side that boundaries are found on
@@ -87,23 +86,18 @@ def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
     lines = -(-count // columns)
     with drawing(3.8 * columns, 0.6 + 2.5 * lines) as (figure, done):
         panels = figure.subplots(lines, columns, squeeze=False)
-        for image, axes in enumerate(panels.ravel()):
+        for image, axes in enumerate(panels.flat):
+            axes.set_visible(image < count)
             if image < count:
                 _norms_of_image(axes, found, image)
-            else:
-                axes.set_visible(False)
-        for axes in panels[-1]:
-            axes.set_xlabel("Norm of the displacement")
-        for axes in panels[:, 0]:
-            axes.set_ylabel("Density")
         legend(figure, panels[0, 0], columns=4)
         return picture(
             figure,
             done,
             name=name,
             title=f"How far {what} move, {found.label}",
-            caption="Bars: random ensembles of m networks that share none. Lines: "
-            "normal displacements with mean and covariance / m estimated from all "
+            caption="Density. Bars: random ensembles of m networks that share none. "
+            "Lines: normal displacements, mean and covariance / m estimated from all "
             "single networks. Dotted: norm of the mean displacement.",
         )
 
@@ -123,7 +117,7 @@ def _norms_of_image(axes, found: Norms, image: int) -> None:
     if found.centre[image] > 0:
         axes.axvline(found.centre[image], color=INK, linestyle=":", linewidth=1)
     axes.set_title(short_label(f"Image {found.ids[image]}"), fontsize=9)
-    axes.set(xlim=(0, edges[-1]), yticks=())
+    axes.set(xlim=(0, edges[-1]), yticks=(), xlabel="Norm of the displacement")
 
 
 def _kind(size: int) -> str:
@@ -143,18 +137,17 @@ def flip_ranks(found: Comparison, name: str) -> Figure:
             label = f"{_kind(size)}, {counts.sum():,} flips"
             axes.bar(at, shown, width=0.9 * width, label=label, **face(i))
             axes.set_xticks(places)
-        axes.set_xlabel("Rank, in the old model, of the wrong class")
-        axes.set_ylabel("Negative flips %")
+        x = "Rank, in the old model, of the wrong class"
+        axes.set(xlabel=x, ylabel="Negative flips %")
         legend(figure, axes, columns=1)
-        more = ""
-        if classes > MOST_RANKS:
-            more = f" Ranks above {MOST_RANKS} are not drawn."
+        above = f" Ranks above {MOST_RANKS} are not drawn."
         return picture(
             figure,
             done,
             name=name,
             title=f"Ranks of negative flips, {found.label}",
-            caption="Rank 2 is the old model's second choice." + more,
+            caption="Rank 2 is the old model's second choice."
+            + (above if classes > MOST_RANKS else ""),
         )
 
 
@@ -163,15 +156,14 @@ def top_shares(found: Comparison, name: str) -> Figure:
     top, classes = found.top, found.top[-1]
     with drawing(5.4, 3.8) as (figure, done):
         axes = figure.add_subplot()
-        style = {"color": INK, "linewidth": 0.8}
-        alike = "if all classes moved alike"
-        axes.plot(top, 100 * top / classes, label=alike, **style)
+        style = {"color": INK, "linewidth": 0.8, "label": "if all classes moved alike"}
+        axes.plot(top, 100 * top / classes, **style)
         for i, (size, shares) in enumerate(found.shares.items()):
             axes.plot(top, 100 * shares, **line_style(i, _kind(size)))
         if classes > 20:
             axes.set_xscale("log")
-        axes.set_xlabel("K, top classes of the old model")
-        axes.set(ylabel="Share of the squared norm %", ylim=(0, 102))
+        x = "K, top classes of the old model"
+        axes.set(xlabel=x, ylabel="Share of the squared norm %", ylim=(0, 102))
         legend(figure, axes)
         return picture(
             figure,
@@ -254,18 +246,16 @@ def plane_figure(
     """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8, 11)."""
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
-    with drawing(9.6, 6.6) as (figure, done):
-        panels = figure.subplots(2, 3)
-        single, several, members = panels[0]
+    with drawing(6.6, 7.2) as (figure, done):
+        panels = figure.subplots(2, 2)
+        single, several = panels[0]
         _arrows(single, found, found.old[0], found.new[0])
         single.set_title("Two single networks", fontsize=9)
         _arrows(several, found, *ensembles)
         several.set_title(f"Two ensembles of {size}", fontsize=9)
-        _members(members, found, ensembles, size)
-        members.set_title("Ensembles among their members", fontsize=9)
-        _one_frame((single, several, members), found, size)
-        _densities(panels[1][:2], found, size, draws, seed)
-        _key(panels[1][2], found)
+        _one_frame((single, several), found, size)
+        _densities(panels[1], found, size, draws, seed)
+        _key(figure, found)
         classes = ", ".join(map(str, found.classes))
         return picture(
             figure,
@@ -299,20 +289,6 @@ def _points(axes, found: Plane, values, places, **style) -> None:
     for label, shape in enumerate(SHAPES[: len(found.classes)]):
         of = [place for place in places if found.labels[place] == label]
         axes.scatter(*values[of].T, marker=shape, **style)
-
-
-def _members(axes, found: Plane, ensembles, size: int) -> None:
-    """A few images only, the marked one among them."""
-    rest = [n for n in range(len(found.labels)) if n != found.marked]
-    step = max(1, len(rest) // (SOME_DRAWN - 1))
-    some = [found.marked, *rest[::step][: SOME_DRAWN - 1]]
-    sides = zip((found.old, found.new), ensembles, (OLD, NEW), strict=True)
-    for side, mean, shade in sides:
-        thin = {"color": shade, "linewidth": 0.5, "alpha": 0.5, "zorder": 1}
-        for member in side[:size]:
-            axes.plot(*np.stack([member[some], mean[some]]).transpose(2, 0, 1), **thin)
-            _points(axes, found, member, some, color=shade, s=14, alpha=0.4)
-        _points(axes, found, mean, some, color=shade, s=16, zorder=3)
 
 
 def _one_frame(panels, found: Plane, size: int) -> None:
@@ -354,8 +330,8 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
     panels[0].set_ylabel(f"Of {found.axes[1]}")
 
 
-def _key(axes, found: Plane) -> None:
-    """Legend of shapes and colours, where a panel is free."""
+def _key(figure, found: Plane) -> None:
+    """Legend of shapes and colours, below the panels."""
     from matplotlib.lines import Line2D
 
     points = [(OLD, "s", "old"), (NEW, "s", "new")]
@@ -368,5 +344,4 @@ def _key(axes, found: Plane) -> None:
     for kind, shade in ARROWS.items():
         label = "both right or both wrong" if kind == "same" else kind
         entries.append(Line2D([], [], color=shade, label=label))
-    axes.set_axis_off()
-    axes.legend(handles=entries, loc="center left")
+    figure.legend(handles=entries, loc="outside lower center", ncols=4)
