@@ -191,6 +191,10 @@ CHOSEN: dict[str, dict[str, int]] = {
         **{"entropy": 4, "codistill": 4, "twin": 4, "distil": 4, "neighbours": 4},
         **{"ema": 3, "smelu": 4, "softplus": 0, "silu": 0, "gelu": 3},
     },
+    "update-fashion": {
+        **{"bcwi": 2, "churn_kd": 2, "tuned_kd": 3, "limit": 4, "limit_right": 4},
+        **{"focal": 0, "elodi": 1, "smelu": 4},
+    },
 }
 for name in ("retrain-lenet", "retrain-cifar"):  # as for the dense network
     CHOSEN[name] = CHOSEN["retrain-fashion"]
@@ -329,27 +333,17 @@ def _updating_rows(s: Setting, kind: str, setting: tuple[float, ...]) -> Rows:
         )
         new = s.row(name, label, method, equation=equation, **fields[1])
         return (old, new), (Update(old.name, name, label),)
+    right = ChurnConstraint(limit=value, examples="right")
+    taught: dict[str, Any] = {"teacher": "old"}
     named: dict[str, tuple[str, Method, str, dict[str, Any]]] = {
         "bcwi": ("BCWI", ERM(), "[bcwi] Sec. 3", {"start": "old", "keep": value}),
-        "churn_kd": ("Churn distillation", student, CHURN_KD, {"teacher": "old"}),
+        "churn_kd": ("Churn distillation", student, CHURN_KD, taught),
         "tuned_kd": (
-            "Fine-tuned, churn distillation",
-            student,
-            CHURN_KD,
-            {"teacher": "old", "start": "old"},
+            *("Fine-tuned, churn distillation", student, CHURN_KD),
+            taught | {"start": "old"},
         ),
-        "limit": (
-            "Churn limit",
-            ChurnConstraint(limit=value),
-            CHURN_KD,
-            {"teacher": "old"},
-        ),
-        "limit_right": (
-            "Churn limit where right",
-            ChurnConstraint(limit=value, examples="right"),
-            CHURN_KD,
-            {"teacher": "old"},
-        ),
+        "limit": ("Churn limit", ChurnConstraint(limit=value), CHURN_KD, taught),
+        "limit_right": ("Churn limit where right", right, CHURN_KD, taught),
         "focal": (
             "FD-KL",
             s.fd(alpha=value, temperature=1.0),
