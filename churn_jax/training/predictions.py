@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from churn_jax.data.splits import Split
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import deploy
 from churn_jax.methods.base import Deployment
-from churn_jax.training.feed import in_order
+from churn_jax.training.feed import ahead, in_order
 from churn_jax.training.partition import (
     DATA,
     MEMBER,
@@ -121,16 +122,14 @@ def predict_batches(
     how = Deployment(run.method.deploy, run.method.deployed_member)
     streamed = isinstance(images, StreamedSplit)
     predict = _make_predict(program, how, every_member, streamed)
-    before = None
-    for batch, rows in _batches(images, size, program.mesh):
-        logits = join([predict(*chunk, batch, rows) for chunk in chunks])
-        if before is not None:
-            if streamed:
-                jax.block_until_ready(before)  # each waiting call holds a batch
-            yield before
-        before = logits
-    if before is not None:
-        yield before
+
+    def computed() -> Iterator[jax.Array]:
+        for batch, rows in _batches(images, size, program.mesh):
+            yield join([predict(*chunk, batch, rows) for chunk in chunks])
+
+    for logits in ahead(computed(), 1):
+        # Each call on a stream that waits holds a batch.
+        yield jax.block_until_ready(logits) if streamed else logits
 
 
 def _batches(images: jax.Array | StreamedSplit, size: int, mesh: Mesh):
@@ -156,28 +155,22 @@ class Share:
 
     def __init__(self, mesh: Mesh, devices: Collection, size: int, total: int):
         self._sharding = NamedSharding(mesh, P(None, (DATA, REPLICA, MEMBER)))
-        self._devices, self._total = set(devices), total
         parts = self._sharding.devices_indices_map((1, size)).items()
-        held = [np.arange(size)[part[1]] for d, part in parts if d in self._devices]
-        held = np.sort(np.concatenate([np.arange(0), *held]))
-        rows = (np.arange(0, total, size)[:, None] + held).reshape(-1)
+        held = [(np.arange(size)[part[1]], d) for d, part in parts if d in devices]
+        held.sort(key=lambda own: own[0][0])
+        self._devices = [device for _, device in held]  # in the order of their rows
+        own = np.concatenate([np.arange(0), *(rows for rows, _ in held)])
+        rows = np.arange(0, total, size)[:, None] + own
+        self._counts = np.sum(rows < total, axis=1)  # of each batch
         self.rows = rows[rows < total]
 
     def take(self, logits: jax.Array, batch: int) -> np.ndarray:
         """The process's rows `[R, b, C]` of batch number `batch`, `[R, B, C]`."""
-        spread = spreader(self._sharding)(logits)
-        size = logits.shape[1]
-        left = self._total - batch * size
-        parts = []
-        for shard in spread.addressable_shards:
-            if shard.device in self._devices:
-                start = shard.index[1].indices(size)[0]
-                if start < left:
-                    parts.append((start, np.asarray(shard.data)[:, : left - start]))
-        if not parts:
-            return np.empty((logits.shape[0], 0, logits.shape[2]), np.float32)
-        parts.sort(key=lambda part: part[0])
-        return np.concatenate([rows for _, rows in parts], axis=1)
+        shards = spreader(self._sharding)(logits).addressable_shards
+        held = {shard.device: shard.data for shard in shards}
+        none = np.empty((logits.shape[0], 0, logits.shape[2]), np.float32)
+        rows = [np.asarray(held[device]) for device in self._devices]
+        return np.concatenate([none, *rows], axis=1)[:, : self._counts[batch]]
 
 
 def write_predictions(
@@ -218,31 +211,35 @@ def write_predictions(
     held, images = trained.chunks(weights), placed(part, program)
     shards = program.mesh.size  # batches are spread over all devices
     batches = predict_batches(trained.run, program, held, images, shards=shards)
-    failed = write_share(
+    processes = jax.process_count()
+    failed: PredictionsError | OSError | None = None
+    share = functools.partial(
+        write_share,
         batches,
         program.mesh,
         (part.ids, part.labels),
         folder,
         shard=jax.process_index(),
-        shards=jax.process_count(),
+        shards=processes,
         devices=jax.local_devices(),
         dtype=dtype,
     )
-    anywhere = any_process(failed is not None)
-    if failed is None and not anywhere and jax.process_index() == 0:
+
+    def index() -> None:
+        if jax.process_index() == 0:
+            if processes > 1:
+                write_order(folder, processes, part.ids)
+            write_index(folder, processes, meta)
+
+    for write in (share, index):
         try:
-            if jax.process_count() > 1:
-                write_order(folder, jax.process_count(), part.ids)
-            write_index(folder, jax.process_count(), meta)
+            write()
         except (PredictionsError, OSError) as error:
             failed = error
-    anywhere = any_process(failed is not None) or anywhere
-    if failed is not None:
-        raise failed
-    if anywhere:
-        raise PredictionsError(
-            f"{folder}: another process could not write its shard; it says why"
-        )
+        if any_process(failed is not None):
+            raise failed or PredictionsError(
+                f"{folder}: another process could not write its shard; it says why"
+            )
     return folder
 
 
@@ -256,34 +253,28 @@ def write_share(
     shards: int,
     devices: Collection,
     dtype: str = "float32",
-) -> PredictionsError | OSError | None:
-    """Writes the shard of process `shard`, and returns what went wrong, if anything.
+) -> None:
+    """Writes the shard of process `shard`.
 
     `examples` are ids and labels `[N]`; the last of the batches `[R, B, C]` is padded.
     """
     ids, labels = examples
-    share: Share | None = None
-    writer: ShardWriter | None = None
-    failed: PredictionsError | OSError | None = None
-    # All batches are computed even if one cannot be written: the other processes take
-    # part in every one and would wait for ever.
-    for number, logits in enumerate(batches):
-        runs, size, classes = logits.shape
-        share = share or Share(mesh, devices, size, len(ids))
-        rows = share.take(logits, number)
-        if failed is not None:
-            continue
-        try:
-            if writer is None:
-                held = share.rows
-                of = ids[held], labels[held]
-                writer = ShardWriter(folder, shard, shards, *of, runs, classes, dtype)
-            writer.write(rows)
-        except (PredictionsError, OSError) as error:
-            failed = error
-    if writer is not None:
-        try:
-            writer.close() if failed is None else writer.discard()
-        except (PredictionsError, OSError) as error:
-            failed = failed or error
-    return failed
+    batches = iter(batches)
+    if (first := next(batches, None)) is None:
+        return
+    share = Share(mesh, devices, first.shape[1], len(ids))
+    begun = share.take(first, 0)
+    del first  # so that the devices hold two batches at most
+    parts = itertools.chain([begun], map(share.take, batches, itertools.count(1)))
+    runs, _, classes = begun.shape
+    try:
+        of = ids[share.rows], labels[share.rows]
+        with ShardWriter(folder, shard, shards, *of, runs, classes, dtype) as writer:
+            for rows in parts:
+                writer.write(rows)
+    except (PredictionsError, OSError):
+        # All batches are computed even if one cannot be written: the other processes
+        # take part in every one and would wait for ever.
+        for _ in parts:
+            pass
+        raise

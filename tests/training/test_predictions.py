@@ -116,7 +116,7 @@ def test_every_example_is_written_once_with_all_its_runs(
         found, mesh, scale = batches(
             batch_size, shape, replicas=4, members=shape.member
         )
-        failed = write_share(
+        write_share(
             found,
             mesh,
             (IDS, LABELS),
@@ -125,7 +125,6 @@ def test_every_example_is_written_once_with_all_its_runs(
             shards=processes,
             devices=list(own),
         )
-        assert failed is None
     write_index(tmp_path, processes)
     written = read_shards(tmp_path)
     held = [part.shape[1] for part in written.logits.parts]
@@ -166,16 +165,17 @@ def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(ShardWriter, "write", full)
-    failed = write_share(
-        (asked.append(1) or batch for batch in found),
-        mesh,
-        (IDS, LABELS),
-        tmp_path,
-        shard=0,
-        shards=1,
-        devices=jax.devices(),
-    )
-    assert isinstance(failed, OSError) and failed.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left") as failed:
+        write_share(
+            (asked.append(1) or batch for batch in found),
+            mesh,
+            (IDS, LABELS),
+            tmp_path,
+            shard=0,
+            shards=1,
+            devices=jax.devices(),
+        )
+    assert failed.value.errno == errno.ENOSPC
     assert len(asked) == -(-EXAMPLES // 4)
     assert list(tmp_path.iterdir()) == []
 
