@@ -65,12 +65,9 @@ def feed_batches(files: list[bytes], batch: int, reading: Reading) -> Iterator:
     config = TrainConfig(replicas=1, batch_size=batch)
     feed = Feed(split, config, make_mesh(config.mesh))
     sample = draw_sample(Seeds().keys("sample", [0]), len(rows), "all")
-    feed.start(epoch_order(Seeds().keys("order", [0]), sample, 0), 0)
-    try:
-        while True:
-            yield jax.block_until_ready(feed.next()[0])
-    finally:
-        feed.close()
+    order = epoch_order(Seeds().keys("order", [0]), sample, 0)
+    for images, _ in feed.batches(order, 0):
+        yield jax.block_until_ready(images)
 
 
 def pillow_batches(files: list[bytes], batch: int) -> Iterator:

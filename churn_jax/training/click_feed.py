@@ -92,11 +92,10 @@ class ClickFeed:
         self.windows = -(-count // self._one.window)
         self.every = -(-self.windows // _LINES)
         self.scores = np.zeros((run.config.replicas, count), np.float32)
-        self._given: Iterator = iter(())
         self._scored: collections.deque = collections.deque()
 
     def shapes(self) -> tuple[Window, Any]:
-        """The first window and its number, as `next` gives them."""
+        """The first window and its number, as in `batches`."""
         return next(self.data.train.windows(self._one.window)), np.int32(0)
 
     def open(self, path: Path, *, new: bool) -> None:
@@ -108,17 +107,13 @@ class ClickFeed:
         elif not new:
             self.scores = np.load(path, mmap_mode="r+" if primary else "c")
 
-    def start(self, order: Any, number: int) -> None:
-        """Goes to window `number`."""
+    def batches(self, order: Any, number: int) -> Iterator[tuple[Window, Any]]:
+        """The windows on the devices from `number` on, with their numbers."""
         del order  # replicas differ inside windows alone
         size, mesh = self._one.window, self.program.mesh
         windows = self.data.train.windows(size, number * size)
         numbered = ((w, np.int32(number + k)) for k, w in enumerate(windows))
-        self._given = ahead(((replicate(w, mesh), k) for w, k in numbered), 1)
-
-    def next(self) -> tuple[Window, Any]:
-        """A window on the devices, and its number."""
-        return next(self._given)
+        return ahead(((replicate(w, mesh), k) for w, k in numbered), 1)
 
     def keep(self, number: int, scores: jax.Array) -> None:
         """Takes the scores `[R, W]` of window `number`."""
@@ -176,7 +171,3 @@ class ClickFeed:
             self.first,
             np.concatenate([none, *held_out], axis=1)[:, : len(self.data.validation)],
         )
-
-    def close(self) -> None:
-        """Stops placing windows ahead."""
-        self._given = iter(())

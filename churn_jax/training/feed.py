@@ -141,7 +141,6 @@ class Feed:
         self.kind, self._of = self._streams.kind, self._streams.of_replica
         self._spec = P(DATA) if self._of is None else P(REPLICA, DATA)
         self._layout = Layout(NamedSharding(mesh, self._spec), self._of, self.batch)
-        self._batches: Iterator = iter(())
 
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
         """Shapes of a batch's images and labels."""
@@ -152,8 +151,11 @@ class Feed:
             jax.ShapeDtypeStruct(lead, np.int32),
         )
 
-    def start(self, order: jax.Array, update: int) -> None:
-        """Goes to the batch of `update`, whose epoch has the `order [R, N]`."""
+    def batches(self, order: jax.Array, update: int) -> Iterator:
+        """Images and labels of every update of an epoch, from `update` on.
+
+        They are `[B, ...]`, or `[R, B, ...]`; the epoch has the `order [R, N]`.
+        """
         whole = np.asarray(fetch(order))[self._streams.first]
         steps = whole.shape[1] // self.batch
         done = update % steps
@@ -161,22 +163,14 @@ class Feed:
         keys, places = self._streams.keys, self._layout.places
         reader = _Reader(self.split, rows, places, self.batch, keys, update)
 
-        def batches():
+        def read():
             for step, block in enumerate(_blocks(reader)):
                 here = rows[:, step * self.batch : (step + 1) * self.batch]
                 labels = self.split.labels[here]
                 labels = labels[0 if self._of is None else self._of]
                 yield self._layout.place(block), place(labels, self.mesh, self._spec)
 
-        self._batches = ahead(batches(), _PLACED - 1)
-
-    def next(self) -> tuple[jax.Array, jax.Array]:
-        """Images and labels of the next update: `[B, ...]`, or `[R, B, ...]`."""
-        return next(self._batches)
-
-    def close(self) -> None:
-        """Stops reading ahead."""
-        self._batches = iter(())
+        return ahead(read(), _PLACED - 1)
 
 
 def in_order(split: StreamedSplit, size: int, mesh: Mesh) -> Iterator[jax.Array]:

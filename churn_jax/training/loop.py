@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +18,6 @@ from churn_jax import metrics
 from churn_jax.configuration.codec import to_json
 from churn_jax.training.checkpoint import CheckpointClock
 from churn_jax.training.click_feed import ClickFeed
-from churn_jax.training.feed import Feed
 from churn_jax.training.folder_lock import check_lock, lock_folder
 from churn_jax.training.loggers import (
     LoggedRun,
@@ -231,6 +230,7 @@ class _Loop:
         self.unmarked = 0  # updates that are in no block yet
         self.size, self.looked = _FIRST_BLOCK, time.perf_counter()
         self.running = collections.deque()
+        self.batches: Iterator[tuple] = iter(())
         # Files, which the first process writes.
         self.directory = directory if jax.process_index() == 0 else None
         self.writer: MetricsWriter | None = None
@@ -246,7 +246,7 @@ class _Loop:
                 self.states = [[without_sums(s) for s in part] for part in self.states]
             whole = [part.inputs(epoch) for part in self.session.parts]
             if self.session.feed is not None:
-                self.session.feed.start(whole[0].order, self.done)
+                self.batches = self.session.feed.batches(whole[0].order, self.done)
             inputs = [split(p, len(chunks)) for p, chunks in zip(whole, self.states)]
             end = min((epoch + 1) * per_epoch, self.total)
             while self.done < end:
@@ -306,7 +306,7 @@ class _Loop:
         calls = [min(per_call, updates - k) for k in range(0, updates, per_call)]
         # A stream's batch serves all replicas before the next one is taken.
         for turn in [calls] if feed is None else [[one] for one in calls]:
-            fed = None if feed is None else self._fed(feed)
+            fed = None if feed is None else self._fed(feed.kind)
             for part, chunks in enumerate(self.states):
                 for i in range(len(chunks)):
                     data = fed[i] if fed else self.session.data
@@ -344,15 +344,15 @@ class _Loop:
             self.ahead.append((self.unmarked, steps))
             self.unmarked = 0
 
-    def _fed(self, feed: Feed | ClickFeed) -> list[tuple]:
+    def _fed(self, kind: str) -> list[tuple]:
         """The next batch per chunk, once at most `_RUNNING` updates are unfinished."""
         # The next update reuses the state's memory, so wait for a copy.
         (states,) = self.states
         self.running.append(jnp.copy(states[-1].step))
         if len(self.running) > _RUNNING:
             jax.block_until_ready(self.running.popleft())
-        batch, count = feed.next(), len(states)
-        return [batch] * count if feed.kind == "shared" else split(batch, count)
+        batch, count = next(self.batches), len(states)
+        return [batch] * count if kind == "shared" else split(batch, count)
 
     def evaluate(self, epoch: int) -> Progress:
         """Scores the validation split, keeps the best weights, writes a line."""
@@ -432,8 +432,7 @@ class _Loop:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if self.session.feed is not None:
-            self.session.feed.close()
+        self.batches = iter(())  # stops reading ahead
         if self.loggers is not None:
             self.loggers.close(error is None)
         if self.writer is not None:

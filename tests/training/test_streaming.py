@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import threading
 import time
 
@@ -95,9 +96,9 @@ def batches(split, epoch=0, update=None, steps=None, mesh=None, **options):
     order = epoch_order(config.seeds.keys("order", config.numbers), sample, epoch)
     per_epoch = len(split) // config.batch_size
     first = epoch * per_epoch if update is None else update
-    feed.start(order, first)
-    count = per_epoch - first % per_epoch if steps is None else steps
-    return [jax.device_get(feed.next()) for _ in range(count)], feed, np.asarray(order)
+    read = feed.batches(order, first)
+    found = jax.device_get(list(itertools.islice(read, steps)))
+    return found, feed, np.asarray(order), read
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +149,8 @@ def test_a_stream_equals_resident_data(options):
 def test_a_replica_is_fed_alike_alone_and_among_others():
     """Order and crops of replica r depend on its number alone."""
     replica = 1
-    both, feed, _ = batches(photos())
-    alone, single, _ = batches(photos(), replicas=1, seed_numbers=(replica,))
+    both, feed, *_ = batches(photos())
+    alone, single, *_ = batches(photos(), replicas=1, seed_numbers=(replica,))
     assert (feed.kind, single.kind) == ("own", "shared")
     for (images, labels), (image, label) in zip(both, alone, strict=True):
         np.testing.assert_array_equal(images[replica], image)
@@ -168,7 +169,7 @@ def test_a_replica_is_fed_alike_alone_and_among_others():
 )
 def test_seeds_decide_what_is_drawn_and_what_replicas_share(seeds, kind):
     split = photos()
-    found, feed, order = batches(split, seeds=seeds, steps=2)
+    found, feed, order, _ = batches(split, seeds=seeds, steps=2)
     assert feed.kind == kind
     keys = np.asarray(jax.random.key_data(seeds.keys("augment", (0, 1))))
     for step, (images, labels) in enumerate(found):
@@ -189,7 +190,7 @@ def test_seeds_decide_what_is_drawn_and_what_replicas_share(seeds, kind):
 def test_replicas_with_one_number_are_read_once():
     source = Counted(digits().train.images)
     split = dataclasses.replace(streamed().train, source=source)
-    found, feed, _ = batches(
+    found, feed, *_ = batches(
         split, replicas=3, seed_numbers=(0, 5, 0), seeds=Seeds(init="fixed"), steps=6
     )
     assert feed.kind == "own" and source.reads == 2 * EXAMPLES
@@ -198,12 +199,12 @@ def test_replicas_with_one_number_are_read_once():
 
 
 def test_an_epoch_continues_anywhere():
-    whole, _, _ = batches(photos(), epoch=1)
+    whole, *_ = batches(photos(), epoch=1)
     assert len(whole) == 6
-    rest, _, _ = batches(photos(), epoch=1, update=6 + 4)
+    rest, *_ = batches(photos(), epoch=1, update=6 + 4)
     for a, b in zip(whole[4:], rest, strict=True):
         assert_same(a, b)
-    other, _, _ = batches(photos(), epoch=0)
+    other, *_ = batches(photos(), epoch=0)
     assert not np.array_equal(other[0][0], whole[0][0])
 
 
@@ -211,12 +212,12 @@ def test_an_epoch_continues_anywhere():
     ("shape", "seeds"), [(MeshShape(2, 1, 2), Seeds()), (MeshShape(1, 2, 4), FIXED)]
 )
 def test_batches_do_not_depend_on_the_mesh(shape, seeds):
-    one, _, _ = batches(photos(), seeds=seeds, steps=2)
-    many, feed, _ = batches(photos(), seeds=seeds, steps=2, mesh=make_mesh(shape))
+    one, *_ = batches(photos(), seeds=seeds, steps=2)
+    many, feed, _, read = batches(photos(), seeds=seeds, steps=2, mesh=make_mesh(shape))
     for a, b in zip(one, many, strict=True):
         assert_same(a, b)
     spec = P("replica", "data") if feed.kind == "own" else P("data")
-    assert feed.next()[0].sharding.spec == spec
+    assert next(read)[0].sharding.spec == spec
 
 
 class Part:
@@ -268,7 +269,7 @@ def test_a_process_puts_together_what_its_devices_need():
 def test_reading_does_not_run_ahead_of_the_step_without_bound():
     source = Counted(digits().train.images)
     split = dataclasses.replace(streamed().train, source=source)
-    _, feed, _ = batches(split, steps=1)
+    _, _, _, read = batches(split, steps=1)
     deadline = time.monotonic() + 0.5
     while time.monotonic() < deadline:
         time.sleep(0.05)
@@ -277,7 +278,7 @@ def test_reading_does_not_run_ahead_of_the_step_without_bound():
     # more is being put together.
     assert source.reads <= (2 + READING.ahead + 1) * per_batch
     assert source.reads < EXAMPLES * 2
-    feed.next()
+    next(read)
 
 
 def test_evaluation_reads_in_order_and_pads():
