@@ -26,15 +26,13 @@ from churn_jax.methods import Batch, Method, deploy
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from churn_jax.setting_checks import check_none
 from churn_jax.training.optim import Optimizer
-from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh, spreader
+from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import OnePassProgram, Program
 from churn_jax.training.run import Run
 from churn_jax.training.state import (
     ReplicaInputs,
     TrainState,
-    init_coefficients,
     init_state,
-    member_keys,
 )
 from churn_jax.typing import Array
 
@@ -133,22 +131,6 @@ def shardings(program: Program, specs: tuple) -> tuple:
     return dataclasses.replace(first, tables=table), *others
 
 
-def click_inputs(run: Run, program: Program) -> ReplicaInputs:
-    """Keys and coefficients of every replica on the mesh; `order` are keys, too."""
-    config, seeds = run.config, run.config.seeds
-    coefficients = init_coefficients(run.method, config, program.mesh)
-
-    def keys(numbers: np.ndarray) -> tuple:
-        members = member_keys(seeds, numbers, run.method.members)
-        return seeds.keys("order", numbers), seeds.keys("augment", numbers), members
-
-    numbers = np.asarray(config.numbers)
-    spread = spreader(NamedSharding(program.mesh, P(REPLICA)))
-    own, warm = spread([keys(numbers), keys(np.zeros_like(numbers))])
-    order, augment, sample = own
-    return ReplicaInputs(order, augment, coefficients, sample, warm_keys=warm)
-
-
 def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState:
     """`init_state` with tables.
 
@@ -160,17 +142,15 @@ def init_clicks(run: Run, program: Program, inputs: ReplicaInputs) -> TrainState
     keys = config.seeds.keys("init", own * np.asarray(config.numbers))
     scale = jnp.asarray(inputs.coefficients.method.input_scale, jnp.float32)
     scale = jnp.broadcast_to(scale, (config.replicas,))
-    towers, tables, accumulators = _makers(program)
-    table = tables(keys, scale)
-    squares = accumulators(table) if config.optimizer.name == "adagrad" else ()
+    towers, tables = _makers(program)
     state = init_state(run, program, towers(keys), 2)
-    return dataclasses.replace(state, tables=(table, squares))
+    return dataclasses.replace(state, tables=tables(keys, scale))
 
 
 @functools.lru_cache(maxsize=16)
 def _makers(program: Program):
-    """Compiled functions that make towers, tables and AdaGrad's accumulators."""
-    model = program.one_pass.model
+    """Compiled functions that make towers and `TrainState.tables`."""
+    model, optimizer = program.one_pass.model, program.optimizer.config
     row = jnp.zeros((1, len(model.sizes), model.width))
     example = (model.split_rows(row), jnp.zeros((1, model.numeric)))
 
@@ -190,17 +170,16 @@ def _makers(program: Program):
         drawn = jax.vmap(
             lambda key, s: init_table(model, jax.random.fold_in(key, 1), s)
         )(keys, scale)
-        return drawn.reshape(-1, model.width)
-
-    def accumulators(table):
-        start = program.optimizer.config.adagrad_accumulator
-        return jnp.full(table.shape, start, jnp.float32)
+        table = drawn.reshape(-1, model.width)
+        if optimizer.name != "adagrad":
+            return table, ()
+        start = optimizer.adagrad_accumulator
+        return table, jnp.full(table.shape, start, jnp.float32)
 
     kept = table_placement(program.mesh, model.width)
     return (
         jax.jit(towers, out_shardings=NamedSharding(program.mesh, program.slots)),
         jax.jit(tables, out_shardings=kept),
-        jax.jit(accumulators, out_shardings=kept),
     )
 
 
@@ -236,22 +215,23 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
     return jnp.argsort(bits).astype(jnp.int32)
 
 
-def of_window(program: Program, inputs: ReplicaInputs, number: Array) -> ReplicaInputs:
-    """The inputs for one window, which may belong to the warm start."""
+def of_window(
+    program: Program, inputs: ReplicaInputs, window: Window, number: Array
+) -> tuple[ReplicaInputs, Array]:
+    """The inputs for one window, which may belong to the warm start, and the order.
+
+    The order is `window_order` of every replica, `[R, W]`.
+    """
     warm = number < program.one_pass.warm_windows
     own = (inputs.order, inputs.augment_key, inputs.sample_key)
-    order, augment, sample = (
-        jnp.where(warm, shared, key) for shared, key in zip(inputs.warm_keys, own)
+    order, augment, sample = jax.tree.map(
+        lambda shared, key: jnp.where(warm, shared, key), inputs.warm_keys, own
     )
-    return dataclasses.replace(
+    given = dataclasses.replace(
         inputs, order=order, augment_key=augment, sample_key=sample, warm_keys=()
     )
-
-
-def window_orders(inputs: ReplicaInputs, window: Any, number: Array) -> Array:
-    """`window_order` of every replica, `[R, W]`."""
     orders = jax.vmap(window_order, (0, None, None))
-    return orders(inputs.order, number, window.mask)
+    return given, orders(order, number, window.mask)
 
 
 def batch_of(program: Program, state: TrainState, window: Any, order: Array, number):

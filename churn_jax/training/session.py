@@ -17,7 +17,7 @@ from churn_jax.data.records import StreamedSplit
 from churn_jax.ensembles import interpolate_weights
 from churn_jax.training.checkpoint import CheckpointError, Checkpoints, identity_of
 from churn_jax.training.click_feed import ClickFeed
-from churn_jax.training.clicks import click_inputs, click_program, init_clicks
+from churn_jax.training.clicks import click_program, init_clicks
 from churn_jax.training.examples import (
     check_run,
     check_start,
@@ -228,7 +228,7 @@ def _of_clicks(run: Run, data) -> Session:
     """The same for a click model, whose data are `Clicks`."""
     program = click_program(run, len(data.train))
     feed = ClickFeed(run, data, program)
-    inputs = click_inputs(run, program)
+    inputs = replica_inputs(run, program)
     state = init_clicks(run, program, inputs)
     terms = term_names(program, state, inputs, (), *feed.shapes())
     state = with_sums(state, terms, program.mesh)
@@ -264,15 +264,26 @@ def epoch_inputs(run: Run, num_examples: int, program: Program):
 
 
 def replica_inputs(run: Run, program: Program, order: Any = ()) -> ReplicaInputs:
-    """The inputs of an epoch; all but its order are the same in every epoch."""
-    config, numbers = run.config, np.asarray(run.config.numbers)
-    members: PyTree = ()
-    if run.method.member_sample != "shared":
-        members = member_keys(config.seeds, numbers, run.method.members)
+    """The inputs of an epoch; all but its order are the same in every epoch.
+
+    Those of a click model are the same in every window, and its order are keys, too.
+    """
+    config, seeds, method = run.config, run.config.seeds, run.method
+
+    def keys(numbers: np.ndarray) -> tuple:
+        members: PyTree = ()
+        if method.member_sample != "shared":
+            members = member_keys(seeds, numbers, method.members)
+        return seeds.keys("order", numbers), seeds.keys("augment", numbers), members
+
+    numbers = np.asarray(config.numbers)
     spread = spreader(NamedSharding(program.mesh, P(REPLICA)))
-    augment, members = spread((config.seeds.keys("augment", numbers), members))
-    coefficients = init_coefficients(run.method, config, program.mesh)
-    return ReplicaInputs(order, augment, coefficients, members)
+    own, warm = spread([keys(numbers), keys(np.zeros_like(numbers))])
+    ordered, augment, members = own
+    coefficients = init_coefficients(method, config, program.mesh)
+    if run.clicks is None:
+        return ReplicaInputs(order, augment, coefficients, members)
+    return ReplicaInputs(ordered, augment, coefficients, members, warm_keys=warm)
 
 
 # Keys are arguments, so rows and launches with other seeds have these in common.

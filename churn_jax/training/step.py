@@ -420,7 +420,7 @@ def _probe(program: Program):
             inputs, data = _own_batches(program, inputs, data)
         else:
             window, number = data
-            order = clicks.window_orders(inputs, window, number)
+            inputs, order = clicks.of_window(program, inputs, window, number)
             batch = clicks.batch_of(program, state, window, order, number)
             inputs = dataclasses.replace(inputs, batch=batch)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
@@ -490,8 +490,7 @@ def _local_steps(program: Program, updates, state, inputs, taught, *data):
 
 def _local_window(program: Program, state, inputs, taught, window, number):
     """Scores and learns a window of clicks; `(state, scores [R, W])`."""
-    inputs = clicks.of_window(program, inputs, number)
-    order = clicks.window_orders(inputs, window, number)
+    inputs, order = clicks.of_window(program, inputs, window, number)
 
     def learn(number, state):
         batch = clicks.batch_of(program, state, window, order, number)
