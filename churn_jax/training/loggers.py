@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from churn_compare.array_files import write_file
+from churn_compare.documents import plain_values
 from churn_jax.registry import Registry
 
 Values = Mapping[str, float | Sequence[float]]
@@ -301,26 +300,6 @@ def as_loggers(loggers: Sequence[str | Logger]) -> Loggers:
     return found
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`, without those that cannot be read."""
-    return [line for _, line in _lines(path) if line]
-
-
-def _lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Lines by number, empty for a damaged one; a last one that was cut is left out."""
-    lines = []
-    text = path.read_text(errors="replace") if path.exists() else ""
-    for number, each in enumerate(text.split("\n"), 1):
-        line: Any = None
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(each)
-        numbers = line if isinstance(line, dict) else {}
-        whole = all(type(numbers.get(name)) is int for name in ("epoch", "step"))
-        lines.append((number, numbers if whole else {}))
-    # A kill or a full disk cuts a line before its end.
-    return lines if lines[-1][1] else lines[:-1]
-
-
 class MetricsWriter:
     """Appends to `metrics.jsonl`; lines of later steps than `done` are dropped.
 
@@ -333,9 +312,12 @@ class MetricsWriter:
         """Opens the file; at an `OSError` the lines of earlier epochs are kept."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "metrics.jsonl"
-        lines = _lines(path)
-        kept = [line for _, line in lines if line and line["step"] <= done]
-        damaged = ", ".join(str(number) for number, line in lines if not line)
+        texts = path.read_text(errors="replace").split("\n") if path.exists() else []
+        lines = list(map(_line, texts))
+        kept = [line for line in lines if line and line["step"] <= done]
+        # The last one may have been cut by a kill or a full disk.
+        bad = [number for number, line in enumerate(lines[:-1], 1) if not line]
+        damaged = ", ".join(map(str, bad))
         said = f"line {damaged} of {path} could not be read and was left out"
         self.note: str = said if damaged else ""
         write_file(path, "".join(json.dumps(line) + "\n" for line in kept))
@@ -343,7 +325,7 @@ class MetricsWriter:
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one evaluation; `train` and `validation` hold lists over replicas."""
-        self._file.write(json.dumps(_as_json(record)) + "\n")
+        self._file.write(json.dumps(plain_values(record)) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -352,11 +334,11 @@ class MetricsWriter:
             self._file.close()
 
 
-def _as_json(value: Any) -> Any:
-    """A value as JSON; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(k): _as_json(v) for k, v in value.items()}
-    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-    if isinstance(value, (list, tuple)):
-        return [_as_json(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _line(text: str) -> dict[str, Any]:
+    """A line of `metrics.jsonl`; empty for one that is damaged."""
+    line: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        line = json.loads(text)
+    numbers = line if isinstance(line, dict) else {}
+    whole = all(type(numbers.get(name)) is int for name in ("epoch", "step"))
+    return numbers if whole else {}

@@ -33,28 +33,19 @@ from churn_jax.training.teachers import Teacher, TeacherProgram, one_by_one
 class Draws(NamedTuple):
     """The randomness of one update: a function of augmentation key and update."""
 
-    key: jax.Array
     position: jax.Array  # [b], the device's examples in the global batch
     examples: jax.Array  # [b] keys, by position: results do not depend on the mesh
-
-    @property
-    def loss(self) -> jax.Array:
-        """Key of the method's loss, equal on all devices."""
-        return jax.random.fold_in(self.key, 1)
-
-    @property
-    def dropout(self) -> jax.Array:
-        """Key of the networks, equal on all devices."""
-        return jax.random.fold_in(jax.random.fold_in(self.key, 2), 0)
+    loss: jax.Array  # key of the method's loss, equal on all devices
+    dropout: jax.Array  # key of the networks, equal on all devices
 
 
 def draw(state: TrainState, inputs: ReplicaInputs, share: int) -> Draws:
     """The keys of a device's `share` of the batch."""
     position = jax.lax.axis_index(DATA) * share + jnp.arange(share)
-    key = jax.random.fold_in(inputs.augment_key, state.step)
-    base = jax.random.fold_in(key, 0)
+    update = jax.random.fold_in(inputs.augment_key, state.step)
+    base, loss, networks = (jax.random.fold_in(update, use) for use in range(3))
     examples = jax.vmap(jax.random.fold_in, (None, 0))(base, position)
-    return Draws(key, position, examples)
+    return Draws(position, examples, loss, jax.random.fold_in(networks, 0))
 
 
 def _batch(

@@ -17,10 +17,10 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.training import Interrupted, loop, train
-from churn_jax.training.loggers import read_metrics
 from tests.training import tiny
 from tests.training.digits import digits as all_digits
 from tests.training.digits import digits_run
+from tests.training.tiny import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def with_interruptions(run, dataset, directory, looks, **options):
 def lines(directory):
     return [
         {k: v for k, v in line.items() if k != "seconds"}
-        for line in read_metrics(directory / "metrics.jsonl")
+        for line in read_metrics(directory)
     ]
 
 

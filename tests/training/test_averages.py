@@ -9,10 +9,10 @@ import pytest
 
 from churn_jax.methods import ERM
 from churn_jax.training import OptimizerConfig, train
-from churn_jax.training.loggers import read_metrics
 from tests.integration.test_resume import make_run
 from tests.training import tiny
 from tests.training.digits import digits
+from tests.training.tiny import read_metrics
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
 @pytest.mark.slow
 def test_log_lines_hold_what_the_average_predicts(trained):
     result, digits, directory = trained
-    record = read_metrics(directory / "metrics.jsonl")[-1]["validation"]
+    record = read_metrics(directory)[-1]["validation"]
     part = digits.validation
     predicted = np.argmax(result.predict(part.images, "ema"), axis=-1)
     accuracy = np.mean(predicted == part.labels, axis=-1)

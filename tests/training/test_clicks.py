@@ -11,8 +11,8 @@ from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
 from churn_jax.training.checkpoint import OtherConfiguration
-from churn_jax.training.loggers import read_metrics
 from tests.training.test_loggers import Recorder
+from tests.training.tiny import read_metrics
 from tests.training.tiny_clicks import adagrad, few_clicks, tiny_model, tiny_run
 
 VARIED = Seeds(init="varied", order="varied")
@@ -58,7 +58,7 @@ def test_a_warm_start_is_one_replica_and_is_not_counted(tmp_path):
     assert (found.first, found.stream.shape) == (32, (3, 38))
     assert np.ptp(np.load(tmp_path / "scores.npy")[:, :32], axis=0).max() == 0.0
     assert np.ptp(found.stream, axis=0).max() > 0.0
-    lines = read_metrics(tmp_path / "metrics.jsonl")
+    lines = read_metrics(tmp_path)
     assert [line["examples"] for line in lines] == [16, 32, 48, 64, 70]
     terms = [line["train"]["cross_entropy"] for line in lines]
     assert [np.unique(shared).size for shared in terms[:3]] == [1, 1, 3]
@@ -70,7 +70,7 @@ def test_a_warm_start_is_one_replica_and_is_not_counted(tmp_path):
 def test_lines_of_metrics_are_of_the_scores(tmp_path):
     data = few_clicks(count=61)
     found = train_clicks(tiny_run(), data, tmp_path)
-    lines = read_metrics(tmp_path / "metrics.jsonl")
+    lines = read_metrics(tmp_path)
     for part, line in zip((slice(0, 16), slice(48, 61)), (lines[0], lines[3])):
         logits = binary_logits(found.scores.stream[:, part])
         labels, said = data.train.labels[part], line["validation"]
@@ -159,7 +159,7 @@ def test_a_line_of_several_windows_goes_on_inside(tmp_path, monkeypatch, blocks_
 
 
 def _lines(folder):
-    lines = read_metrics(folder / "metrics.jsonl")
+    lines = read_metrics(folder)
     assert [line["examples"] for line in lines] == [48, 70]
     return [line | {"seconds": 0} for line in lines]
 
@@ -188,7 +188,7 @@ def test_a_replica_that_breaks_down_leaves_the_others_as_they_are(tmp_path):
     whole = train_clicks(tiny_run(), few_clicks())
     assert [(s.replica, s.term) for s in found.stopped] == [(2, "cross_entropy")]
     np.testing.assert_array_equal(found.scores.stream[:2], whole.scores.stream[:2])
-    line = read_metrics(tmp_path / "metrics.jsonl")[-1]["validation"]
+    line = read_metrics(tmp_path)[-1]["validation"]
     assert line["nll"][2] is None and line["prediction_difference"] > 0.0
 
 

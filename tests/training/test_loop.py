@@ -15,11 +15,11 @@ from churn_jax.configuration.record import Stopped
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
 from churn_jax.training import Interrupted, OptimizerConfig, loop
 from churn_jax.training.checkpoint import Checkpoints
-from churn_jax.training.loggers import read_metrics
 from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference
 from tests.training.digits import digits, digits_run
+from tests.training.tiny import read_metrics
 
 FAST = OptimizerConfig(learning_rate=0.3, weight_decay=0.0)
 run_of = functools.partial(digits_run, epochs=4, batch_size=32, optimizer=FAST)
@@ -42,7 +42,7 @@ def wild(tmp_path_factory):
 
 def test_best_weights_are_those_of_the_best_validation_epoch(wild):
     trained, directory = wild
-    lines = read_metrics(directory / "metrics.jsonl")
+    lines = read_metrics(directory)
     scores = np.array([line["validation"]["accuracy"] for line in lines])  # [epoch, R]
     assert scores.shape == (8, 2)
     # The first of the epochs with the highest accuracy, counted from 1.
@@ -59,7 +59,7 @@ def test_last_weights_are_those_of_the_last_epoch(wild):
     last = dataclasses.replace(
         trained, params=trained.last.params, model_state=trained.last.model_state
     )
-    scores = read_metrics(directory / "metrics.jsonl")[-1]["validation"]["accuracy"]
+    scores = read_metrics(directory)[-1]["validation"]["accuracy"]
     np.testing.assert_allclose(accuracy(last, digits().validation), scores, rtol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_metrics_hold_the_mean_of_the_epochs_terms(tmp_path):
     labels = np.tile(part.labels, (2, 1))
     cross_entropy = reference.cross_entropy(logits, labels).mean(axis=-1)
     entropy = reference.entropy(logits).mean(axis=-1)
-    lines = read_metrics(tmp_path / "metrics.jsonl")
+    lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines] == [4, 8]
     for line in lines:
         assert set(line["train"]) == {"loss", "cross_entropy", "entropy"}

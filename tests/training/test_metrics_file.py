@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from churn_jax.training.loggers import MetricsWriter, read_metrics
+from churn_jax.training.loggers import MetricsWriter
 from tests.training.test_loggers import record
+from tests.training.tiny import read_metrics
 
 
 def write(folder, epochs, **options):
@@ -18,12 +19,12 @@ def write(folder, epochs, **options):
 
 
 def epochs_in(folder):
-    return [line["epoch"] for line in read_metrics(folder / "metrics.jsonl")]
+    return [line["epoch"] for line in read_metrics(folder)]
 
 
 def test_numbers_that_are_not_finite_become_null(tmp_path):
     write(tmp_path, [1])
-    (line,) = read_metrics(tmp_path / "metrics.jsonl")
+    (line,) = read_metrics(tmp_path)
     assert line["train"]["loss"] == [0.5, None]
     text = (tmp_path / "metrics.jsonl").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == line
@@ -36,11 +37,10 @@ def test_lines_after_the_checkpoint_are_dropped_and_written_again(tmp_path):
 
 
 @pytest.mark.parametrize("tail", ['{"epoch": 3, "st', "null", '{"other": 1}', "\x00"])
-def test_a_line_that_was_cut_is_not_read(tmp_path, tail):
+def test_a_line_that_was_cut_is_left_out(tmp_path, tail):
     write(tmp_path, [1, 2])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(tail)
-    assert epochs_in(tmp_path) == [1, 2]
     write(tmp_path, [3], done=16)
     assert epochs_in(tmp_path) == [1, 2, 3]
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,6 +156,12 @@ def _apply_small(params, x):
 
 # Two layers whose last one is known.
 SMALL = dataclasses.replace(from_function(_init_small, _apply_small), head=linear_head)
+
+
+def read_metrics(folder):
+    """The lines of the `metrics.jsonl` of a training."""
+    text = (folder / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def dataset():
