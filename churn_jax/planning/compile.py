@@ -75,10 +75,12 @@ class Slice:
     """A grid of chips.
 
     Attributes:
+        name: as `parse` takes it.
         chip: kind of chip.
         grid: chips along every dimension.
     """
 
+    name: str
     chip: Chip
     grid: tuple[int, ...]
 
@@ -101,12 +103,7 @@ class Slice:
                 f"chips, as in v5e:4x4 or v5p:2x2x1{hint}"
             )
         # The compiler refuses grids that cannot be.
-        return cls(CHIPS[kind], tuple(map(int, grid.split("x"))))
-
-    @property
-    def name(self) -> str:
-        """As `parse` takes it."""
-        return f"{self.chip.name}:{'x'.join(map(str, self.grid))}"
+        return cls(name, CHIPS[kind], tuple(map(int, grid.split("x"))))
 
     @property
     def devices(self) -> int:
@@ -394,10 +391,9 @@ def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:
     """One device's bytes of every tree of shapes with shardings that has any."""
 
     def of(leaf) -> int:
-        whole = leaf.sharding is None
-        shape = leaf.shape if whole else leaf.sharding.shard_shape(leaf.shape)
+        size = math.prod(leaf.sharding.shard_shape(leaf.shape))
         key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return math.prod(shape) * (8 if key else np.dtype(leaf.dtype).itemsize)
+        return size * (8 if key else np.dtype(leaf.dtype).itemsize)
 
     found = {name: sum(map(of, jax.tree.leaves(tree))) for name, tree in trees.items()}
     return {name: size for name, size in found.items() if size}

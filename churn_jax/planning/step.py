@@ -228,16 +228,14 @@ def _arguments(run: Run, program: Program, sizes: DataFacts, example) -> tuple:
     whole = (math.prod(sizes.shape),) if program.feed == "resident" else sizes.shape
     images = _shape(lead[program.feed] + whole, sizes.dtype)
     labels = _shape(lead[program.feed], np.int32)
+    others = (inputs, tuple(taught), images, labels)
+    terms = term_names(program, state, *others)
+    sums = _shape((replicas, 1 + len(terms)), np.float32)
 
     def placed(spec, part):
         sharding = NamedSharding(program.mesh, spec)
         return jax.tree.map(lambda x: _shape(x.shape, x.dtype, sharding), part)
 
-    def lie(state) -> tuple:
-        trees = (state, inputs, tuple(taught), images, labels)
-        specs = step_specs(program)
-        return jax.tree.map(placed, specs, trees, is_leaf=lambda x: isinstance(x, P))
-
-    terms = len(term_names(program, *lie(state)))
-    sums = _shape((replicas, 1 + terms), np.float32)
-    return lie(dataclasses.replace(state, sums=sums))
+    trees = (dataclasses.replace(state, sums=sums), *others)
+    specs = step_specs(program)
+    return jax.tree.map(placed, specs, trees, is_leaf=lambda x: isinstance(x, P))
