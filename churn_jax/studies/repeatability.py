@@ -207,6 +207,7 @@ def measure(
     # as it is needed, so that a parent that holds some does not stop its launches.
     env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
     env["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    env["PYTHONPATH"] = os.pathsep.join(sys.path)  # where `FILE.py:name` was found
     if deterministic:
         env["XLA_FLAGS"] = f"{env.get('XLA_FLAGS', '')} {_DETERMINISTIC}".strip()
     found = []

@@ -3,7 +3,9 @@
 import dataclasses
 import itertools
 import json
+import os
 import resource
+import sys
 
 import jax
 import numpy as np
@@ -167,9 +169,12 @@ def test_the_command_says_whether_launches_agree(
         flags.append(env["XLA_FLAGS"])
         # A launch that found the first one's programs would have its kernels.
         assert env["JAX_ENABLE_COMPILATION_CACHE"] == "false" and env["HOME"]
+        # A method of `/elsewhere/mine.py` must be found there, too.
+        assert "/elsewhere" in env["PYTHONPATH"].split(os.pathsep)
         (SAME if path.stem == "0" else second).save(path)
 
     monkeypatch.setattr(repeatability, "_start", start)
+    monkeypatch.setattr("sys.path", [*sys.path, "/elsewhere"])
     words = ["doctor", "digits:tiny", "--updates", "2", "--deterministic"]
     assert main([*words, "--out", str(tmp_path / "out")]) == code
     said = " ".join(capsys.readouterr().out.split())
