@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +58,17 @@ def importable(config: StudyConfig) -> StudyConfig:
     def network(model: ModelConfig) -> ModelConfig:
         return dataclasses.replace(model, name=MODELS.record_name(model.name))
 
-    def named(changes: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-        record = {"optimizer.name": OPTIMIZERS.record_name}
-        return tuple((p, record[p](v) if p in record else v) for p, v in changes)
-
-    for spec in config.methods:
+    def row(spec: MethodSpec) -> MethodSpec:
         METHODS.find(METHODS.record_name(type(spec.method)))
-    rows = (dataclasses.replace(s, train=named(s.train)) for s in config.methods)
-    train = named([("optimizer.name", config.train.optimizer.name)])
+        train = ((p, rule(v) if p == "optimizer.name" else v) for p, v in spec.train)
+        return dataclasses.replace(spec, train=tuple(train))
+
+    rule = OPTIMIZERS.record_name
     changes = [
         ("data.name", DATASETS.record_name(config.data.name)),
         ("columns", recorded_columns(config.columns)),
-        ("train", replaced(config.train, train)),
-        ("methods", tuple(rows)),
+        ("train.optimizer.name", rule(config.train.optimizer.name)),
+        ("methods", tuple(map(row, config.methods))),
     ]
     return replaced(config, changes).with_networks(network)
 
