@@ -226,10 +226,13 @@ def _imported(name: str) -> Any:
 
 def module_of_file(file: str) -> ModuleType:
     """The module of a Python file, with the name that it has in the current folder."""
-    path = Path(os.path.abspath(file))
+    path, folder = Path(os.path.abspath(file)), Path.cwd()
     if not path.is_file():
         raise ValueError(f"there is no file {file} here")
-    folder = Path.cwd() if path.is_relative_to(Path.cwd()) else path.parent
+    if "." in path.stem:
+        raise ValueError(f"{file} cannot be imported; rename it without the dot")
+    if not path.is_relative_to(folder) or "." in str(path.parent.relative_to(folder)):
+        folder = path.parent  # a folder with a dot in its name is no package
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     name = ".".join(path.relative_to(folder).with_suffix("").parts)

@@ -247,14 +247,19 @@ def _private() -> StudyConfig: ...
         assert preset(f"{file}:study{form}") == preset(f"digits{form}")
         assert preset(f"{file}:clicks{form}") == preset(f"clicks{form}")
     assert preset(f"{tmp_path / file}:study") == preset("digits")
+    (tmp_path / "papers.v1").mkdir()  # no package
+    (tmp_path / "papers.v1" / "more.py").write_text(source)
+    assert preset("papers.v1/more.py:study") == preset("digits")
     assert main(["study", file, "--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == [f"{file}:study", f"{file}:clicks"]
-    Path("optax.py").write_text(source)
+    for name in ("optax.py", "grids.v1.py"):
+        Path(name).write_text(source)
     for find, name, said in (
         (preset, file, f"{file} --list names its studies"),
         (preset, f"{file}:click", "has no click; did you mean clicks"),
         (preset, "optax.py:study", r"optax is the module .*; rename the file"),
+        (preset, "grids.v1.py:study", r"grids\.v1\.py cannot be imported; rename it"),
     ):
         with pytest.raises(ValueError, match=said):
             find(name)
