@@ -14,6 +14,7 @@ from churn_jax.configuration import replaced
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.reports.published import published
 from churn_jax.studies import run_study
+from churn_jax.studies.inputs import StudyInputs
 from churn_jax.studies.presets import tiny
 from churn_jax.training import Run
 from churn_jax.training.examples import example_of
@@ -46,6 +47,15 @@ def test_tiny_form_is_two_replicas_and_two_epochs_of_the_same_study(name):
     examples = {spec.train_size or size for spec in small.methods}
     assert max(examples) <= 500 and small.data.validation <= 600
     assert min(examples) >= small.train.batch_size
+
+
+def test_a_row_of_two_classes_has_updates_in_its_tiny_form():
+    """Of the 64 examples a dozen are left."""
+    config = replaced(study("elodi-figures:tiny"), [("data.name", "digits")])
+    inputs = StudyInputs(config)
+    for spec in config.methods:
+        examples = len(inputs.of(spec).dataset.train)
+        assert inputs.run(spec).steps_per_epoch(examples) >= 2
 
 
 def _full_forms():

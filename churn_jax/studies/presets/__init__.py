@@ -54,7 +54,7 @@ _TINY_MODELS = {
 }
 # Examples of a tiny study and its updates' batch; the digits keep their own.
 _TINY_EXAMPLES, _TINY_BATCH = 64, 32
-_TINY_CLASSES = 5  # that an old model of fewer classes knows
+_TINY_CLASSES, _OF_CLASSES = 5, 4  # of an old model of fewer classes, and its batch
 _TINY_PIXELS = 32  # of images that are cropped from larger ones
 
 
@@ -152,9 +152,10 @@ def _tiny_network(model: ModelConfig) -> ModelConfig:
 def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
     """The row with the tiny study's lengths, and with its batch where data are cut."""
     left_out = (*_LENGTHS, "batch_size") if cut else _LENGTHS
-    row = dataclasses.replace(
-        spec, train=tuple(change for change in spec.train if change[0] not in left_out)
-    )
+    train = tuple(change for change in spec.train if change[0] not in left_out)
+    if cut and spec.classes:
+        train += (("batch_size", _OF_CLASSES),)
+    row = dataclasses.replace(spec, train=train)
     if cut:
         row = dataclasses.replace(
             row.with_networks(_tiny_network), classes=spec.classes[:_TINY_CLASSES]
