@@ -36,6 +36,7 @@ from churn_jax.training.partition import (
     spreader,
 )
 from churn_jax.training.program import Program
+from churn_jax.training.state import joined
 
 if TYPE_CHECKING:
     from churn_jax.training.run import Run, Trained
@@ -57,8 +58,7 @@ def _make_predict(program: Program, how: Deployment, every_member, streamed):
         count = jax.tree.leaves(params)[0].shape[0]
 
         def one(params, model_state):
-            variables = [{**s, "params": p} for p, s in zip(params, model_state)]
-            outputs, _ = program.apply(variables, x, train=False)
+            outputs, _ = program.apply(joined(params, model_state), x, train=False)
             if every_member:
                 return outputs.logits.astype(jnp.float32)
             return deploy(how, outputs.logits, outputs.gate)

@@ -152,8 +152,14 @@ def term_means(state: TrainState, names: Sequence[str]) -> dict[str, np.ndarray]
 def joined(
     params: Sequence[PyTree], model_state: Sequence[PyTree]
 ) -> tuple[PyTree, ...]:
-    """Weights as variables, one tree per group."""
-    return tuple({**s, "params": p} for p, s in zip(params, model_state, strict=True))
+    """Weights as variables, one tree per group, or a list of its networks' trees."""
+
+    def one(params: PyTree, model_state: PyTree) -> PyTree:
+        if isinstance(params, list):
+            return list(map(one, params, model_state))
+        return {**model_state, "params": params}
+
+    return tuple(one(*group) for group in zip(params, model_state, strict=True))
 
 
 def _per_replica(value, replicas: int, name: str) -> Any:

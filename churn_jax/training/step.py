@@ -24,7 +24,13 @@ from churn_jax.methods import Batch, LossOutput
 from churn_jax.training import clicks
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, shaped_examples
 from churn_jax.training.program import Program
-from churn_jax.training.state import ReplicaInputs, TrainState, Weights, member_weights
+from churn_jax.training.state import (
+    ReplicaInputs,
+    TrainState,
+    Weights,
+    joined,
+    member_weights,
+)
 from churn_jax.training.teachers import Teacher, TeacherProgram, one_by_one
 
 # Batch -------------------------------------------------------------------------------
@@ -104,7 +110,7 @@ def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
     members = program.mesh.shape[MEMBER]
     if program.stale_steps:
         peers = _peers(program, state)
-        variables = tuple(map(_variables, peers.params, peers.model_state))
+        variables = joined(peers.params, peers.model_state)
         own = (program.groups, not program.replicated, program.member_mapping)
         return Teacher(TeacherProgram(*own), variables, members)
     if program.teacher is not None:
@@ -115,20 +121,22 @@ def _teacher(program: Program, state: TrainState, taught: PyTree, batch: Batch):
 def loss_function(
     program: Program, state: TrainState, inputs: ReplicaInputs, taught: PyTree, data
 ):
-    """`loss(params) -> (value, LossOutput)` of the next batch.
+    """`loss(params) -> (value, LossOutput)` of the next batch, and its argument.
 
-    `taught` are the variables of the teachers, or `()`; see `Program.feed` for `data`.
+    That is the weights, and of a click model also the batch's rows. `taught` are the
+    variables of the teachers, or `()`; see `Program.feed` for `data`.
     """
     draws = draw(state, inputs, program.batch_size // program.mesh.shape[DATA])
     batch = _batch(program, state, inputs, draws, data)
     teacher = _teacher(program, state, taught, batch)
     method = inputs.coefficients.method
-    model_state = networks(program, state.model_state)
+    params = _networks(program, state.params)
+    model_state = _networks(program, state.model_state)
     if program.one_pass is None:
         forward = _forward(program, draws.dropout)
     else:
         forward = clicks.forward(program, method, batch)
-        model_state = [*model_state, {}]  # of the batch's rows
+        params, model_state = [*params, inputs.batch.rows], [*model_state, {}]
 
     def loss(params):
         # Handed to the data shards here, once: so a gradient is summed over them once,
@@ -136,7 +144,7 @@ def loss_function(
         params = jax.tree.map(lambda p: to_varying(p, DATA), params)
         out = method.loss(
             forward,
-            list(map(_variables, params, model_state)),
+            list(joined(params, model_state)),
             batch,
             teacher=teacher,
             step=state.step,
@@ -146,7 +154,7 @@ def loss_function(
         memory = _check_memory(method, state.memory, out.memory)
         return out.loss, dataclasses.replace(out, memory=memory)
 
-    return loss
+    return loss, params
 
 
 def loss_and_gradients(
@@ -156,32 +164,26 @@ def loss_and_gradients(
 
     Arguments are those of `loss_function`.
     """
-    loss = loss_function(program, state, inputs, taught, data)
-    params = trained(program, state, inputs)
+    loss, params = loss_function(program, state, inputs, taught, data)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
     # Leaves that are not finite: on a CPU a third of the time that elements would take.
     each = (jnp.isfinite(leaf).astype(jnp.int8) for leaf in jax.tree.leaves(gradients))
     bad = jnp.asarray(sum((1 - jnp.min(x, initial=1)).astype(jnp.int32) for x in each))
     finite = (bad if program.replicated else jax.lax.psum(bad, MEMBER)) == 0
-    left = _stacked([_without_params(s) for s in out.model_state])
+    left = [
+        {name: x for name, x in part.items() if name != "params"}
+        for part in _stacked(out.model_state)
+    ]
     # State is the same on all data shards, even where its type does not say so: it
     # follows from the weights alone, or there is one shard (`check_run` sees to it).
     left = jax.tree.map(
-        lambda x: jax.lax.pmax(x, DATA) if DATA in varying_axes(x) else x, left
+        lambda x: jax.lax.pmax(x, DATA) if DATA in varying_axes(x) else x, tuple(left)
     )
     return LossOutput(out.loss, dict(out.terms), left, out.memory), gradients, finite
 
 
-def trained(program: Program, state: TrainState, inputs: ReplicaInputs) -> list[PyTree]:
-    """The variables of differentiation: weights, and a click model's rows."""
-    params = networks(program, state.params)
-    if program.one_pass is None:
-        return params
-    return [*params, inputs.batch.rows]
-
-
-def networks(program: Program, tree: PyTree) -> list[PyTree]:
+def _networks(program: Program, tree: PyTree) -> list[PyTree]:
     """Stacked groups, or lists of trees where the networks are unrolled."""
     # Unstacked before differentiation, so that no gradient passes through a slice.
     local = [g.size // program.member_devices for g in program.groups]
@@ -193,18 +195,6 @@ def networks(program: Program, tree: PyTree) -> list[PyTree]:
 
 def _stacked(parts: list[PyTree]) -> tuple[PyTree, ...]:
     return tuple(slots.stack(p) if isinstance(p, list) else p for p in parts)
-
-
-def _variables(params: PyTree, model_state: PyTree) -> PyTree:
-    if isinstance(params, list):
-        return list(map(_variables, params, model_state))
-    return {**model_state, "params": params}
-
-
-def _without_params(state: PyTree) -> PyTree:
-    if isinstance(state, list):
-        return [_without_params(s) for s in state]
-    return {k: v for k, v in state.items() if k != "params"}
 
 
 def _check_output(method, out: Any) -> None:
@@ -415,8 +405,8 @@ def _probe(program: Program):
             batch = clicks.batch_of(program, state, window, order, number)
             inputs = dataclasses.replace(inputs, batch=batch)
         one, given, variables = jax.tree.map(lambda x: x[0], (state, inputs, taught))
-        loss = loss_function(program, one, given, variables, data)
-        _, out = loss(trained(program, one, given))
+        loss, params = loss_function(program, one, given, variables, data)
+        _, out = loss(params)
         return {name: jnp.zeros(1) for name in out.terms}
 
     return jax.jit(
