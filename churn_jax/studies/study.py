@@ -110,7 +110,7 @@ def run_study(
     loggers: Sequence[str | Logger] = ("tensorboard",),
     on_plan: Callable[[Sequence[Program]], None] = lambda programs: None,
     on_start: Callable[[Program, bool], None] = lambda program, finished: None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] = lambda note: None,
     stop: threading.Event | None = None,

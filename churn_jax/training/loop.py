@@ -74,7 +74,7 @@ def train(
     std: float | Sequence[float] = 1.0,
     loggers: Sequence[str | Logger] = ("tensorboard",),
     group: str = "",
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_work: Callable[[Work], None] = lambda work: None,
     on_note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
@@ -96,7 +96,8 @@ def train(
             such as `csv`, `wandb` and `mlflow`, or objects, see
             `churn_jax.training.Logger`.
         group: name under which loggers group runs, such as that of a study.
-        on_progress: called after every evaluation.
+        on_progress: called after every evaluation; without `show_progress` it is left
+            to it to report replicas that stopped.
         on_work: called with what is finished, about once a second and whenever
             something else begins, such as an evaluation.
         on_note: called with sentences about checkpoints that could not be used; the
@@ -123,8 +124,10 @@ def train(
     noted = on_note or display.note
 
     def progressed(progress: Progress) -> None:
-        display.update(progress)
-        on_progress(progress)
+        if show_progress or on_progress is None:
+            display.update(progress)
+        if on_progress is not None:
+            on_progress(progress)
 
     def worked(work: Work) -> None:
         display.work(work)

@@ -217,3 +217,14 @@ def test_train_shows_what_it_does_unless_told_not_to(capsys):
     assert "run: validation accuracy" in capsys.readouterr().out
     train(run, digits(), show_progress=False)
     assert capsys.readouterr().out == ""
+
+
+def test_a_stopped_replica_is_reported_once(capsys):
+    """By the training, unless it shows nothing and its caller takes the progress."""
+    wild = dataclasses.replace(FAST, learning_rate=(0.3, 1e30))
+    run, found = run_of(epochs=1, optimizer=wild), []
+    train(run, digits(), show_progress=False)
+    assert capsys.readouterr().out.count("run: replica 1 stopped at update") == 1
+    train(run, digits(), show_progress=False, on_progress=found.append)
+    assert capsys.readouterr().out == ""
+    assert [stopped.replica for stopped in found[-1].stopped] == [1]
