@@ -335,15 +335,6 @@ def update_tables(
 _EPSILON = 1e-7
 
 
-class Summed(NamedTuple):
-    """Gradients with respect to distinct rows."""
-
-    # [R, N] int32, ascending rows of each replica's table; those beyond it stand for
-    # nothing, and every update drops them.
-    rows: Array
-    gradients: Array  # [R, N, width]
-
-
 def _places(table: Array, rows: Array) -> Array:
     """Rows `[R, N]` of every replica's own table in the one array, `[R N]`.
 
@@ -370,11 +361,13 @@ def look_up(table: Array, ids: Array) -> Array:
 
 def sum_by_row(
     gradients: Array, ids: Array, alive: Array, *, sizes: tuple[int, ...]
-) -> Summed:
+) -> tuple[Array, Array]:
     """Sums gradients with respect to equal rows from `look_up`, as a dense one would.
 
     `ids [R, B, F]` count within each field's own rows (`sizes`); replicas that are not
-    alive touch no row.
+    alive touch no row. Returns distinct rows `[R, N]` of each replica's table, int32 in
+    ascending order, and their gradients `[R, N, width]`. Rows beyond the table stand
+    for nothing, and every update drops them.
     """
     _, batch, fields = ids.shape
     count, width = batch * fields, gradients.shape[-1]
@@ -396,7 +389,7 @@ def sum_by_row(
         )
         # The places that are left over are beyond the table; no two are alike.
         rows = beyond.at[segment].set(ascending)
-        return Summed(jnp.where(alive, rows, beyond), total)
+        return jnp.where(alive, rows, beyond), total
 
     return jax.vmap(one)(gradients, ids, alive)
 
@@ -428,7 +421,7 @@ def _add(table: Array, place: Array, change: Array) -> Array:
 
 
 def update_rows(
-    table: Array, accumulators: PyTree, summed: Summed, rate: Array
+    table: Array, accumulators: PyTree, summed: tuple[Array, Array], rate: Array
 ) -> tuple[Array, PyTree]:
     r"""Table and accumulators (AdaGrad's, or `()`) with new rows for the batch.
 
@@ -438,19 +431,20 @@ def update_rows(
     would change, so the dense update of the whole table gives the same. Without
     accumulators plain gradient descent, `v <- v - rate g`.
     """
-    place = _places(table, summed.rows)
+    rows, gradients = summed
+    place = _places(table, rows)
     change = -rate.reshape(rate.shape[0], 1, -1)  # [R, 1, 1 or width]
     if isinstance(accumulators, tuple):
-        return _add(table, place, change * summed.gradients), accumulators
+        return _add(table, place, change * gradients), accumulators
     # Written before it is read, and never read again as it was: otherwise XLA keeps a
     # copy of the whole table.
-    accumulators = _add(accumulators, place, jnp.square(summed.gradients))
+    accumulators = _add(accumulators, place, jnp.square(gradients))
     total = accumulators.at[place].get(
         mode="fill", fill_value=1.0, wrap_negative_indices=False
     )
-    total = total.reshape(summed.gradients.shape)
+    total = total.reshape(gradients.shape)
     scale = jnp.where(total > 0.0, jax.lax.rsqrt(total + _EPSILON), 0.0)
-    return _add(table, place, change * (scale * summed.gradients)), accumulators
+    return _add(table, place, change * (scale * gradients)), accumulators
 
 
 # Scores alone ------------------------------------------------------------------------

@@ -126,19 +126,6 @@ class Program:
         return P(REPLICA) if self.replicated else P(REPLICA, MEMBER)
 
 
-@dataclasses.dataclass(frozen=True)
-class Mappings:
-    """How the networks on one device are computed; see `ensembles.mapping`."""
-
-    replicas: str  # vmap, unroll or loop
-    at_once: int  # replicas that a call of `loop` takes, vmapped
-    members: str  # vmap or unroll
-    teachers: str  # vmap, unroll or scan
-    # On a CPU gradients of XLA's own convolutions are many times slower inside a loop.
-    slow_scan: bool
-    convolutional: bool  # a trained network convolves
-
-
 def _evaluated(group: Group, examples: jax.ShapeDtypeStruct) -> tuple[Any, Any]:
     """A network's `apply` in evaluation, and the shapes of its variables."""
     variables = jax.eval_shape(group.network.init, jax.random.key(0), examples)
@@ -166,8 +153,13 @@ def choose_mappings(
     *,
     platform: str,
     updates: int,
-) -> Mappings:
-    """Resolves `run.config.mapping`; `updates` are those of the whole run."""
+) -> tuple[dict[str, Any], str, bool]:
+    """Resolves `run.config.mapping`; `updates` are those of the whole run.
+
+    Returns fields of `Program`, the mapping of the teachers, and whether loops are
+    slow: inside one, a CPU takes many times longer for gradients of XLA's own
+    convolutions.
+    """
     config, groups, mesh = run.config, run.groups, run.config.mesh
     share = max(1, config.batch_size // mesh.data)
     examples = jax.ShapeDtypeStruct((share, *example.shape[1:]), example.dtype)
@@ -228,18 +220,17 @@ def choose_mappings(
     # `loop` takes several replicas per call only where it was chosen to split a vmap:
     # on a CPU it was chosen because one replica after another is fastest.
     split_vmap = automatic and chosen == "loop" and together < replicas
-    return Mappings(
-        chosen,
-        together if split_vmap else 1,
-        members,
-        teachers,
-        slow_vmap
-        and any(
-            mapping.convolved_otherwise(jax.make_jaxpr(apply)(given, examples).jaxpr)
-            for apply, given in (_evaluated(g, examples) for g in (*groups, *taught_by))
-        ),
-        convolutional,
+    slow_loops = slow_vmap and any(
+        mapping.convolved_otherwise(jax.make_jaxpr(apply)(given, examples).jaxpr)
+        for apply, given in (_evaluated(g, examples) for g in (*groups, *taught_by))
     )
+    fields = {
+        "mapping": chosen,
+        "at_once": together if split_vmap else 1,
+        "member_mapping": members,
+        "convolutional": convolutional,
+    }
+    return fields, teachers, slow_loops
 
 
 def make_program(
@@ -263,7 +254,7 @@ def make_program(
     platform = mesh.devices.flat[0].platform
     own = () if teachers is None else teachers.own_groups()
     old = () if teachers is None else teachers.old_groups()
-    mapped = choose_mappings(
+    mapped, taught, slow_loops = choose_mappings(
         run,
         (*own, *old),
         example,
@@ -276,7 +267,7 @@ def make_program(
         # Sharded if the member axis divides every group of them.
         sharded = bool(own) and all(g.size % config.mesh.member == 0 for g in own)
         groups, cached = without_weights((*own, *old)), teachers.cached is not None
-        teacher = TeacherProgram(groups, sharded, mapped.teachers, len(old), cached)
+        teacher = TeacherProgram(groups, sharded, taught, len(old), cached)
     program = Program(
         groups=without_weights(run.groups),
         optimizer=Optimizer.of(
@@ -286,10 +277,7 @@ def make_program(
         ),
         batch_size=config.batch_size,
         mesh=mesh,
-        mapping=mapped.replicas,
-        at_once=mapped.at_once,
-        member_mapping=mapped.members,
-        convolutional=mapped.convolutional,
+        **mapped,
         stale_steps=run.method.stale_steps,
         ema_decay=config.ema_decay,
         feed=feed,
@@ -310,5 +298,5 @@ def make_program(
             "epoch"
         )
     # A loop saves dispatches, and on a CPU maps temporary memory once for all updates.
-    looped = feed == "resident" and not mapped.slow_scan
+    looped = feed == "resident" and not slow_loops
     return program, asked or (min(steps_per_epoch, LONGEST_CALL) if looped else 1)
