@@ -36,12 +36,10 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
     The operating system releases the lock when the process ends, however it ends. On a
     file system without locks nothing is locked.
     """
-    if folder is None:
-        yield
-        return
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None or jax.process_index() != 0:
+    if folder is not None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    if folder is None or fcntl is None or jax.process_index() != 0:
         yield
         return
     path = folder.resolve() / _NAME

@@ -19,7 +19,7 @@ from churn_jax.setting_checks import check_none
 from churn_jax.training.partition import REPLICA, fetch, split
 from churn_jax.training.predictions import placed, predict_split
 from churn_jax.training.program import Program
-from churn_jax.training.state import BestState, TrainState, joined, stopped_term
+from churn_jax.training.state import BestState, TrainState, joined
 
 
 class Interrupted(RuntimeError):  # noqa: N818 -- an outcome, not a mistake
@@ -242,11 +242,8 @@ def chunk_count(program: Program, replicas: int) -> int:
 
 def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped, ...]:
     """The frozen replicas of a state whose small fields are on the host."""
+    names = (*terms, "loss", "gradient", "memory")  # of what was non-finite
     return tuple(
-        Stopped(
-            int(r),
-            stopped_term(int(state.stopped_term[r]), terms),
-            int(state.stopped_step[r]),
-        )
+        Stopped(int(r), names[state.stopped_term[r]], int(state.stopped_step[r]))
         for r in np.flatnonzero(~np.asarray(state.alive))
     )

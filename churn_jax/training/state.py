@@ -56,7 +56,7 @@ class TrainState:
     opt_state: tuple[PyTree, ...]  # like params
     alive: jax.Array  # [R] bool; a replica whose loss turned non-finite is frozen
     stopped_step: jax.Array  # [R] int32, the update that was refused; -1 while alive
-    stopped_term: jax.Array  # [R] int32, what was non-finite; see `stopped_term`
+    stopped_term: jax.Array  # [R] int32, what was non-finite; see `stopped_replicas`
     sums: jax.Array  # [R, 1 + terms] float32, loss and terms since the epoch began
     updates: jax.Array  # [R] float32, since the epoch began
     # `Weights`: copies of all members that their peers follow, and an exponential
@@ -128,12 +128,6 @@ class ReplicaInputs:
     # Of a click model, whose `order` are keys as well: the keys of order, augmentation
     # and samples of replica number 0, for the warm start.
     warm_keys: PyTree = ()
-
-
-def stopped_term(code: int, terms: tuple[str, ...]) -> str:
-    """The name of what was non-finite: a term, `loss`, `gradient` or `memory`."""
-    names: tuple[Any, ...] = (*terms, "loss", "gradient", "memory")
-    return names[code]
 
 
 def small_fields(state: TrainState) -> TrainState:

@@ -13,7 +13,7 @@ from churn_jax import losses
 from churn_jax.data import Augmentation
 from churn_jax.methods import LossOutput, Method, coefficient, forward, static
 from churn_jax.training import MeshShape, OptimizerConfig
-from churn_jax.training.state import stopped_term
+from churn_jax.training.run import stopped_replicas
 from churn_jax.training.step import term_names
 from tests.training import tiny
 
@@ -127,8 +127,8 @@ def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
     state = stepper.advance(4)
     assert state.alive.tolist() == [True, False]
     assert state.stopped_step.tolist() == [-1, 2]
-    code = int(state.stopped_term[1])
-    assert stopped_term(code, stepper.session.terms) == name
+    (stopped,) = stopped_replicas(state, stepper.session.terms)
+    assert (stopped.replica, stopped.term) == (1, name)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
     assert np.isfinite(state.memory["frequency"]).all()
 
@@ -194,5 +194,5 @@ def test_a_loss_without_terms_trains_and_stops_by_the_name_of_the_loss():
     stepper = tiny.stepper(a_run(Returns(form="no terms"), optimizer=rates))
     state = stepper.advance(6)
     assert state.alive.tolist() == [True, False] and state.sums.shape == (2, 1)
-    name = stopped_term(int(state.stopped_term[1]), stepper.session.terms)
-    assert name in ("loss", "gradient") and stepper.session.terms == ()
+    (stopped,) = stopped_replicas(state, stepper.session.terms)
+    assert stopped.term in ("loss", "gradient") and stepper.session.terms == ()
