@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import graphlib
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -154,6 +155,14 @@ class StudyConfig:
         known = ", ".join(names)
         if len(set(names)) != len(names):
             raise ValueError(f"two methods have one name: {known}")
+        taught = {spec.name: spec.dependencies for spec in self.methods}
+        try:
+            graphlib.TopologicalSorter(taught).prepare()
+        except graphlib.CycleError as error:
+            circle = error.args[1][::-1]
+            raise ValueError(
+                f"{circle[0]} would be taught by itself: {' <- '.join(circle)}"
+            ) from None
         for spec in self.methods:
             train = spec.config(self.train)
             clicks = (spec.model or self.model).name == "click"
@@ -194,7 +203,7 @@ class StudyConfig:
             )
             if spec.train_size is not None:
                 check_least(f"{spec.name}: train_size", spec.train_size, 1)
-            self._check_dependencies(spec, (spec.name,), names)
+            self._check_dependencies(spec, names)
         for update in self.updates:
             for name in (update.old, update.new):
                 if name not in names and not (name == update.old and update.from_file):
@@ -202,15 +211,9 @@ class StudyConfig:
                         f"an update is of {name!r}, which is not in the study: {known}"
                     )
 
-    def _check_dependencies(
-        self, spec: MethodSpec, seen: tuple[str, ...], names: list[str]
-    ) -> None:
-        """Refuses unknown rows, circles, and old models of several networks."""
+    def _check_dependencies(self, spec: MethodSpec, names: list[str]) -> None:
+        """Refuses unknown rows, and old models of several networks."""
         for name in spec.dependencies:
-            if name in seen:
-                raise ValueError(
-                    f"{seen[0]} would be taught by itself: {' <- '.join([*seen, name])}"
-                )
             if name not in names:
                 raise ValueError(
                     f"{spec.name} is taught by {name!r}, which is not in the study: "
@@ -247,7 +250,6 @@ class StudyConfig:
                     f"members, which must be of one network; got {wanted}",
                 ),
             )
-            self._check_dependencies(other, (*seen, name), names)
 
     def spec(self, name: str) -> MethodSpec:
         """The row called `name`; a `ValueError` has the closest names."""
@@ -277,17 +279,17 @@ class StudyConfig:
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods after those they learn from; all if none are named."""
         wanted = [self.spec(name) for name in names] or list(self.methods)
-        ordered: list[MethodSpec] = []
+        ordered: dict[str, MethodSpec] = {}
 
         def add(spec: MethodSpec) -> None:
-            for name in spec.dependencies:
-                add(self.spec(name))
-            if spec not in ordered:
-                ordered.append(spec)
+            if spec.name not in ordered:
+                for name in spec.dependencies:
+                    add(self.spec(name))
+                ordered[spec.name] = spec
 
         for spec in wanted:
             add(spec)
-        return tuple(ordered)
+        return tuple(ordered.values())
 
     def with_networks(
         self, change: Callable[[ModelConfig], ModelConfig]

@@ -23,6 +23,7 @@ from churn_jax.methods import (
     BayesianUpdate,
     Codistillation,
     EnsembleDistillation,
+    FocalDistillation,
     OneToOneDistillation,
 )
 from churn_jax.models import MIMO, MLP, BatchEnsemble
@@ -67,6 +68,20 @@ def test_rows_are_selected_after_those_that_they_learn_from():
     assert names(chain.select(("second",))) == ["ensemble", "student", "second"]
     with pytest.raises(ValueError, match=r"method 'codistil'.*mean codistill\?"):
         STUDY.select(("codistil",))
+
+
+def test_a_long_chain_of_versions_is_looked_at_once(monkeypatch):
+    """Each learns from the two before it; every path through them is 2,000 ones."""
+    looked, spec = [], StudyConfig.spec
+    monkeypatch.setattr(
+        StudyConfig, "spec", lambda self, name: looked.append(name) or spec(self, name)
+    )
+    versions = [row(name="v0"), row(name="v1")]
+    for i in range(2, 16):
+        options = {"start": f"v{i - 2}", "teaching": Teaching(old=(f"v{i - 1}",))}
+        versions.append(row(name=f"v{i}", method=FocalDistillation(), **options))
+    assert len(study(*versions).select(("v15",))) == 16
+    assert len(looked) < 100
 
 
 def test_coefficient_is_set_on_one_method_and_the_study_is_left_alone():
@@ -119,6 +134,11 @@ test_studies_that_cannot_be_are_refused = refusals(
     ([taught(start="lost"), ENSEMBLE], "student is taught by 'lost', which is not"),
     ([row(start="row")], "row would be taught by itself: row <- row"),
     ([row(start="b"), row(name="b", start="row")], "by itself: row <- b <- row"),
+    (
+        [row(start="b"), row(name="b", start="c"), row(name="c", start="row")],
+        "by itself: row <- b <- c <- row",
+    ),
+    ([row(start="b"), row(name="b", start="b")], "b would be taught by itself: b <- b"),
     (follows("student"), "student would be taught by itself"),
     (follows("ensemble"), "student: an old model is one network; ensemble depl"),
     ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
