@@ -195,6 +195,10 @@ CHOSEN: dict[str, dict[str, int]] = {
         **{"bcwi": 2, "churn_kd": 2, "tuned_kd": 3, "limit": 4, "limit_right": 4},
         **{"focal": 0, "elodi": 1, "smelu": 4},
     },
+    "update-news": {
+        **{"bcwi": 3, "churn_kd": 3, "tuned_kd": 2, "limit": 3, "limit_right": 1},
+        **{"focal": 2, "elodi": 4, "smelu": 4},
+    },
 }
 for name in ("retrain-lenet", "retrain-cifar"):  # as for the dense network
     CHOSEN[name] = CHOSEN["retrain-fashion"]
