@@ -14,6 +14,7 @@ import pytest
 from churn_jax.cli import main
 from churn_jax.command.study import read_study
 from churn_jax.studies import run_study
+from churn_jax.studies.presets import tiny
 from churn_jax.training import progress
 from tests.studies.test_study import logits
 
@@ -337,6 +338,7 @@ def test_a_printed_record_is_the_same_study(words, capsys, tmp_path):
     path.write_text(capsys.readouterr().out)
     assert read_study([str(path)])[0] == read_study(words.split())[0]
     assert read_study([str(path), "--epochs", "7"])[0].train.epochs == 7
+    assert read_study([f"{path}:tiny"])[0] == tiny(read_study(words.split())[0])
 
 
 def test_help_shows_what_is_used_and_help_all_the_rest(capsys):

@@ -15,6 +15,7 @@ from churn_jax.configuration import replaced
 from churn_jax.data import DataError
 from churn_jax.methods import EnsembleDistillation
 from churn_jax.studies import Axis, MethodSpec, preset, run_study, run_sweep
+from churn_jax.studies.presets import tiny
 from churn_jax.training import Interrupted
 from tests.experiments.presets import study as study_of
 from tests.studies.test_study import logits
@@ -46,6 +47,11 @@ def folder(study, tmp_path_factory):
     before = [(ROWS[0], False), (ROWS[1], False), (ROWS[0], True)]
     assert starts[:3] == before and starts[-3:] == [(name, True) for name in ROWS]
     return out
+
+
+def test_a_tiny_form_has_the_seed_numbers_of_its_replicas(study):
+    chosen = replaced(study, [("train.seed_numbers", (5, 6, 7))])
+    assert tiny(chosen).train.seed_numbers == (5, 6)
 
 
 @pytest.fixture(scope="module")

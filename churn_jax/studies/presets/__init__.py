@@ -71,6 +71,7 @@ def tiny(config: StudyConfig) -> StudyConfig:
     changes: dict[str, Any] = {
         "name": f"{config.name}-tiny",
         "train.replicas": 2,
+        "train.seed_numbers": config.train.seed_numbers[:2],
         "train.epochs": 2,
         "train.eval_every_epochs": 1,
         "methods": tuple(_tiny_row(spec, cut) for spec in config.methods),
@@ -197,12 +198,13 @@ def preset(name: str) -> StudyConfig:
             "a study of your own data has no preset: `churn-jax study own --data FILE` "
             "or `churn_jax.studies.own_study` choose a recipe for them"
         )
-    if name.endswith(".json"):
+    if base.endswith(".json"):
         try:
-            found = json.loads(Path(name).read_text(encoding="utf-8-sig"))
-            return from_json(StudyConfig, found.get("config", found))
+            found = json.loads(Path(base).read_text(encoding="utf-8-sig"))
+            config = from_json(StudyConfig, found.get("config", found))
         except (OSError, ValueError, AttributeError) as error:
-            raise ValueError(f"{name} is not a record of a study ({error})") from error
+            raise ValueError(f"{base} is not a record of a study ({error})") from error
+        return tiny(config) if form == "tiny" else config
     if base.endswith(".py"):
         raise ValueError(f"{base} --list names its studies; write {base}:NAME")
     if ":" not in base and (base not in PRESETS or form not in ("", "tiny")):

@@ -144,6 +144,7 @@ def tiny_clicks(config: StudyConfig) -> StudyConfig:
         ("model.features", (2,)),
         ("model.towers", Towers(embedding_dim=2)),
         ("train.replicas", 2),
+        ("train.seed_numbers", config.train.seed_numbers[:2]),
         ("train.batch_size", 32),
         ("train.one_pass", one_pass),
     ]
