@@ -412,6 +412,7 @@ def compare_outcomes(
         id_column=id_column,
         errors=errors,
     )
+    check_gates(wanted, joined)
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = (*waivers, *waivers_of(gates))

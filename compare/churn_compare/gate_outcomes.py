@@ -34,8 +34,10 @@ _OF_SCORES = ("score_old", "score_new", "score_change")
 Judged = tuple[Interval, State, str]  # the number, the state and a text
 
 
-def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
-    """Outcomes of the gates, in their order; waived flips are left out."""
+def judge(
+    gates: Sequence[Gate], found: Measured, among: Sequence[Gate] = ()
+) -> tuple[GateOutcome, ...]:
+    """Outcomes of gates, perhaps `among` others; waived flips are left out."""
     if found.waived is not None:
 
         def without(of: Any, rate: Interval | None) -> Any:
@@ -45,7 +47,7 @@ def judge(gates: Sequence[Gate], found: Measured) -> tuple[GateOutcome, ...]:
         groups = tuple(without(group, group.waived_rate) for group in found.groups)
         found = without(dataclasses.replace(found, groups=groups), found.waived.rate)
     return tuple(
-        _judge_groups(gate, gates, found)
+        _judge_groups(gate, among or gates, found)
         if gate.grouping
         else _outcome(gate, "", *_judge_all(gate, found))
         for gate in gates
@@ -62,7 +64,7 @@ def judge_measures(
         if not about:
             raise GateError(_why_not(gate, measures))
         for measure in about:
-            (outcome,) = judge([gate], measure)
+            (outcome,) = judge([gate], measure, gates)
             if len(measures) > 1:
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
@@ -98,9 +100,8 @@ def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
             f"the gate {gate.text!r} does not stop a worse score: {better} is better "
             f"in {other[0].name}; write {bound}-{of_score.replace('_', '-')}{instead}"
         )
-    what = "slices here; --by makes slices of columns"
-    what = what if gate.grouping else "number here"
-    return f"the gate {gate.text!r} cannot be judged: no such {what}"
+    what = "slices" if gate.grouping else "number"
+    return f"the gate {gate.text!r} cannot be judged: no such {what} here"
 
 
 def _judge_all(gate: Gate, found: Measured) -> Judged:

@@ -170,9 +170,26 @@ def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
 
 def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
     """Reasons why the predictions cannot answer the gate, or what is false."""
-    none, of_class = "there are no labels", gate.grouping == CLASSES
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
         yield "noise is measured between runs, and both versions have one run"
+    if not pair.measures:
+        yield from _obstacles_of_classes(gate, pair)
+    if gate.grouping and CLASSES in pair.slices:
+        yield 'a column of the slices is called "class", like the groups by label'
+    if gate.grouping == ALL_SLICES:
+        yield not pair.slices and "there are no slices; --by or --slices gives some"
+    elif gate.grouping == CLASSES:
+        there = [] if pair.labels is None else np.unique(pair.labels).tolist()
+        names = [*map(pair.class_name, there)]
+        yield _no_such(gate.group, names, "class with examples")
+    elif gate.grouping:
+        yield _no_such(gate.grouping, list(pair.slices), "column of the slices")
+        values, _ = coded(pair.slices[gate.grouping])
+        yield _no_such(gate.group, values, f"value of {gate.grouping}")
+
+
+def _obstacles_of_classes(gate: Gate, pair: Pair) -> Iterator[str | bool]:
+    none, of_class = "there are no labels", gate.grouping == CLASSES
     if gate.quantity == EQUIVALENT:
         yield pair.labels is None and not pair.partial and none
         return
@@ -187,18 +204,6 @@ def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
     for name, side in (("old", pair.old), ("new", pair.new)):
         if quantity.scores in ("both", name) and side.kind == "classes":
             yield f"{side.name} has predicted classes only, without probabilities"
-    if gate.grouping and CLASSES in pair.slices:
-        yield 'a column of the slices is called "class", like the groups by label'
-    if gate.grouping == ALL_SLICES:
-        yield not pair.slices and "there are no slices"
-    elif of_class:
-        there = [] if pair.labels is None else np.unique(pair.labels).tolist()
-        names = [*map(pair.class_name, there)]
-        yield _no_such(gate.group, names, "class with examples")
-    elif gate.grouping:
-        yield _no_such(gate.grouping, list(pair.slices), "column of the slices")
-        values, _ = coded(pair.slices[gate.grouping])
-        yield _no_such(gate.group, values, f"value of {gate.grouping}")
 
 
 def _no_such(name: str, known: Sequence[str], what: str) -> str:

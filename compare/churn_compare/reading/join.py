@@ -457,12 +457,14 @@ def row_order_doubts(
         if name not in new:
             continue
         try:
-            a, b = codes = _codes(name, old[name], new[name])
+            texts = [arrow.one(as_text(side[name], name)) for side in (old, new)]
         except (PredictionsError, ArrayFileError):
             continue  # lists, for example
+        both = arrow.concat_arrays(texts).dictionary_encode().indices.to_numpy()
+        a, b = codes = np.split(both, [len(texts[0])])
         once = all(len(np.unique(of)) == len(of) for of in codes)
         if np.array_equal(a, b):
-            if once and not _counts(as_text(old[name], name).to_pylist()):
+            if once and not _counts(texts[0].to_pylist()):
                 return []
         elif once and len(np.intersect1d(a, b)) > len(a) / 2:
             moved.append(name)
@@ -475,14 +477,6 @@ def row_order_doubts(
         return [Doubt("row-order", said + f"add --id-column {name}")]
     said = f"has the same values in another order {where}: give ids"
     return [Doubt("row-order", f"{name} {said}") for name in many[:1]]
-
-
-def _codes(name: str, *columns: Any) -> list[np.ndarray]:
-    """The columns as codes; equal values have equal ones."""
-    texts = [arrow.one(as_text(column, name)) for column in columns]
-    both = arrow.concat_arrays(texts).dictionary_encode()
-    return np.split(both.indices.to_numpy(), [len(texts[0])])
-
 
 def _counts(texts: list[str]) -> bool:
     first = int(texts[0] != "0")

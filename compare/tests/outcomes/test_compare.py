@@ -16,8 +16,12 @@ from scipy import stats
 from churn_compare import compare_outcomes
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import Gate, GateError, gates_by_name
 from churn_compare.outcomes import noise_floor, read_outcomes
 from tests.failures import fails
+
+
+FLIPS = "negative_flip_rate"
 
 
 def jsonl(path, rows):
@@ -273,6 +277,17 @@ def test_a_gate_on_slices_names_the_worst():
     result = compare_outcomes(old, new, by=["task"], gates=gates)
     assert [gate.passed for gate in result.gates] == [False, True]
     assert "task facts 20 %" in result.gates[0].line
+    gates = [*gates_by_name(gates), Gate(FLIPS, 0.2, grouping="task")]
+    assert compare_outcomes(old, new, by=["task"], gates=gates).passed
+    old |= {"class": task}
+    for by, more, says in (
+        (["task"], {"group": "fact"}, "did you mean facts"),
+        (["task", "class"], {}, 'column of the slices is called "class"'),
+        ([], {}, "no column of the slices 'task'"),
+    ):
+        gates = [Gate(FLIPS, 0.5, grouping="task", **more)]
+        with pytest.raises(GateError, match=says):
+            compare_outcomes(old, new, by=by, gates=gates)
 
 
 ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
