@@ -77,6 +77,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
         stratum=np.where(there, codes[rows], -1),
         names=tuple(names.tolist()),
         changed=np.array([changed[codes == k].max() for k in range(len(names))]),
+        rows=count,
         better=np.where(there, better[rows], ""),
     )
 
@@ -222,10 +223,12 @@ def by_preference(
 
 def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:
     there, here = int(drawn.changed.sum()), int(changed.sum())
-    if there != here:
+    lost = drawn.rows - np.count_nonzero((drawn.place >= 0) & changed)
+    if there != here or lost:
         raise PredictionsError(
-            f"the queue was drawn from {there:,} examples that change, and {here:,} "
-            "change here; label a queue of the same files and options"
+            f"the queue was drawn from {there:,} examples that change; {here:,} change "
+            f"here, and {lost:,} rows of the queue are not among them; label a queue "
+            "of the same files and options"
         )
 
 

@@ -104,6 +104,7 @@ class Drawn:
     names: tuple[str, ...]  # names of the strata, "" for a single one
     changed: np.ndarray  # number of examples that change in each stratum
     better: np.ndarray  # `[N]` better answer: "old", "new", "same", or ""
+    rows: int  # number of rows of the queue
 
     def at(self, places: np.ndarray) -> "Drawn":
         """The drawn examples at some places."""

@@ -166,6 +166,14 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
     fails(r"name it in --by .*x, y, z", compare, old, new, labels=path, by=["half"])
 
 
+def test_a_queue_of_another_update_is_refused(tmp_path):
+    labels, old, new, _ = versions()
+    path = filled(label_queue(old, new), labels, 20, tmp_path / "q.csv")
+    changes = np.roll(new["predictions"] - old["predictions"], 1)  # as many
+    other = new | {"predictions": (old["predictions"] + changes) % 3}
+    fails(r"and \d+ rows of the queue are not", compare, old, other, labels=path)
+
+
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
     labels, old, new, half = versions()
     sides = [*files(tmp_path, old, new, half=half)]
