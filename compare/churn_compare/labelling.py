@@ -197,9 +197,11 @@ def by_labels(
     _check_queue(drawn, changed)
     if not np.any(of_answers | lacking):
         return None
+    preferred = bool(of_answers.any())
+    if preferred:
+        check_single_runs(numbers)
     worse = np.where(of_answers, answers == "old", numbers.worse.mean)
     better = np.where(of_answers, answers == "new", numbers.better.mean)
-    preferred = bool(of_answers.any())
     return Sampling(drawn, changed, known, worse, better, preferred, level, any_time)
 
 
@@ -215,10 +217,20 @@ def by_preference(
     drawn = read_drawn(labels, separate.others, rows)
     if drawn is None:
         raise PredictionsError("labels of outcomes are a queue with the column better")
+    check_single_runs(numbers)
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
     known, changed = drawn.better != "", numbers.changed.mean > 0
     _check_queue(drawn, changed)
     return Sampling(drawn, changed, known, worse, better, True, level, any_time)
+
+
+def check_single_runs(numbers: Numbers) -> None:
+    """Refuses runs whose pairs change only in part, where one answer is preferred."""
+    if max(numbers.runs) > 1:
+        raise PredictionsError(
+            "which of two answers is better is not known of several runs; fill label "
+            "if they have right answers, or give one run of each version"
+        )
 
 
 def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from churn_compare.comparison import read_either
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.groups import coded
-from churn_compare.labelling import BETTER, STRATUM, key_of
+from churn_compare.labelling import BETTER, STRATUM, check_single_runs, key_of
 from churn_compare.pair import Kind
 from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT
@@ -105,6 +105,7 @@ def label_queue(
     pair, numbers = read_either(old, new, **reading)
     changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}
     if pair.measures:
+        check_single_runs(numbers)
         texts = [
             [of.text(side, i) for i in range(of.examples)] for side in ("old", "new")
         ]

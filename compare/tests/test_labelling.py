@@ -316,5 +316,17 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     found = compare_outcomes(*sides, labels=rows[:10] + list(queue.rows[10:]))["answer"]
     assert found[FLIPS[0]].value == found[FLIPS[1]].value == 0.25
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
-    with pytest.raises(PredictionsError, match="takes A, B, neither or both"):
-        compare_outcomes(*sides, labels=[dict(row, better="x") for row in rows])
+    odd = [dict(row, better="x") for row in rows]
+    fails("takes A, B, neither or both", compare_outcomes, *sides, labels=odd)
+
+
+def test_one_preferred_answer_is_not_that_of_several_runs():
+    _, old, new, _ = versions(runs=2)
+    rows = [row | {"better": "old"} for row in label_queue(old, new).rows]
+    fails("not known of several runs", compare, old, new, labels=rows)
+    old, new = (
+        {"id": [*of["id"]] * 2, "answer": of["predictions"].astype(str).ravel()}
+        for of in (old, new)
+    )
+    fails("not known of several runs", label_queue, old, new)
+    fails("not known of several runs", compare_outcomes, old, new, labels=rows)
