@@ -417,15 +417,20 @@ def compare_outcomes(
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = (*waivers, *waivers_of(gates))
     numbers = [Numbers(measure) for measure in joined.measures]
+    flips = [of.worse.mean for of in numbers if of.judged]
+    if not flips and (waivers or pool is not None or equivalent is not None):
+        raise GateError(
+            "waivers, pool and equivalent are about what gets worse; nothing says "
+            "what does (a column target, or --score-column)"
+        )
     useless = ()
     if waivers:
-        flips = [of.worse.mean for of in numbers if of.judged]
-        if not flips:
-            raise GateError("waivers are about what gets worse; nothing says what does")
         useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]
     every = all_examples(len(joined.ids), joined.clusters, level)
     samplings: list = [None] * len(numbers)
     if labels is not None:
+        if clusters is not None:
+            raise PredictionsError("clusters and a queue exclude each other here")
         samplings[0] = by_preference(joined, numbers[0], labels, level, any_time)
     measures = []
     for of, sampling in zip(numbers, samplings, strict=True):

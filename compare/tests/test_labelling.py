@@ -11,6 +11,7 @@ from churn_compare import compare, compare_outcomes, label_queue
 from churn_compare.cli import main
 from churn_compare.documents import Records, csv_text, plain_text
 from churn_compare.example_ids import PredictionsError
+from churn_compare.gates import GateError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
 from tests.failures import fails
@@ -318,6 +319,11 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
     odd = [dict(row, better="x") for row in rows]
     fails("takes A, B, neither or both", compare_outcomes, *sides, labels=odd)
+    pairs = {"labels": rows, "clusters": np.arange(40) // 2}
+    fails("clusters and a queue", compare_outcomes, *sides, **pairs)
+    for options in ({"equivalent": 0.01}, {"pool": "task"}):
+        with pytest.raises(GateError, match="nothing says what does"):
+            compare_outcomes(*(of | {"task": [*"ab"] * 20} for of in sides), **options)
 
 
 def test_one_preferred_answer_is_not_that_of_several_runs():
