@@ -365,16 +365,11 @@ def _label(given: dict[str, Any], program: str) -> int:
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a function of the package: what is given, but for its output."""
-    from churn_compare import gates
-
     found = {
         name: value
         for name, value in given.items()
         if value is not None and name not in _OUTPUT and name[:4] not in _LIMITED
     }
-    for name in ("loss", "change"):
-        if name in found:
-            found[name] = gates.limit_of(found[name], f"--{name}")
     return found | ({"gates": _gates(given)} if "gates" in given else {})
 
 
@@ -480,15 +475,12 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     function: Any = noise_floor
     if what != "noise":
         function = _function(names.get(what, "compare_outcomes"))
-    tolerance, margin = given["tolerance"] or "0", given["equivalent"]
-    if what == "outcomes" and margin is not None:
-        margin = gates.limit_of(margin, "--equivalent")
+    tolerance = given["tolerance"] or "0"
     settings: dict[str, Any] = {
         **given,
         "gates": limits,
         "waivers": gates.waivers_of(file) if file else (),
         "clusters": given["cluster"],
-        "equivalent": margin,
         "score_columns": given["score_column"],
         "target_column": given["label_column"],
         "grades": _grades(given["grades"]),

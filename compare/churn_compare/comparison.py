@@ -19,6 +19,7 @@ from churn_compare.findings import (
 )
 from churn_compare.gate_outcomes import judge, judge_measures
 from churn_compare.gates import (
+    EQUIVALENT,
     EXCESS,
     Gate,
     GateError,
@@ -26,6 +27,7 @@ from churn_compare.gates import (
     as_gates,
     check_gates,
     closest,
+    limit_of,
     margin_of,
     waivers_of,
 )
@@ -324,7 +326,7 @@ def compare_outcomes(
     clusters: Any = None,
     tolerance: float = 0.0,
     relative: bool = False,
-    equivalent: float | None = None,
+    equivalent: float | str | None = None,
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
@@ -386,8 +388,8 @@ def compare_outcomes(
     """
     if not 0.5 < level < 1:
         raise ValueError(f"level must lie between 0.5 and 1; got {level}")
-    if not tolerance >= 0 or not (equivalent is None or equivalent > 0):
-        raise ValueError("tolerance must be at least 0, the margin above 0")
+    if not tolerance >= 0:
+        raise ValueError("tolerance must be at least 0")
     _check_least(regressions=(regressions, 0))
     wanted = as_gates(gates)
     same = settle(same_file(old, new), confirm)
@@ -423,6 +425,11 @@ def compare_outcomes(
             "waivers, pool and equivalent are about what gets worse; nothing says "
             "what does (a column target, or --score-column)"
         )
+    if equivalent is not None:
+        of_shares = any(of.decided for of in numbers)
+        equivalent = limit_of(equivalent, EQUIVALENT, EQUIVALENT if of_shares else "")
+        if equivalent <= 0:
+            raise ValueError("the margin of equivalence must be above 0")
     useless = ()
     if waivers:
         useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]

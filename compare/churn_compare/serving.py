@@ -18,7 +18,7 @@ from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import class_numbers
-from churn_compare.gates import Gating, as_gates, waivers_of
+from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
@@ -259,7 +259,7 @@ def repair(
     validation: tuple[Any, Any],
     by: Sequence[str] = (),
     gates: Gating = (),
-    loss: float = 0.0,
+    loss: float | str = 0.0,
     level: float = 0.95,
     **reading: Any,
 ) -> RepairResult:
@@ -290,7 +290,7 @@ def repair(
             labels, several runs on a side, or the same examples in both splits.
         GateError: if a gate is invalid.
     """
-    wanted = as_gates(gates)
+    wanted, allowed = as_gates(gates), limit_of(loss, "loss", "accuracy_gain")
     if len(validation) != 2:
         raise ValueError("repair takes --validation OLD_V NEW_V, two files")
     chosen_on, test = (
@@ -308,7 +308,7 @@ def repair(
         raise PredictionsError(
             "the validation and the test predictions have different classes"
         )
-    rule, candidates = _choose(chosen_on, loss)
+    rule, candidates = _choose(chosen_on, allowed)
     shared: dict[str, Any] = {"gates": wanted, "waivers": waivers_of(gates)}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
     before = scan(test)

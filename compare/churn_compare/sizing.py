@@ -15,7 +15,14 @@ from churn_compare.documents import Document, Section, Table
 from churn_compare.estimates import PerExample, Uncertainty, all_examples, uncertainty
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers
-from churn_compare.gates import Gate, GateError, Gating, as_gates, limit_text
+from churn_compare.gates import (
+    Gate,
+    GateError,
+    Gating,
+    as_gates,
+    limit_of,
+    limit_text,
+)
 from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import composed
@@ -291,7 +298,7 @@ def size(
     new: Any,
     *,
     gates: Gating = (),
-    change: float | None = None,
+    change: float | str | None = None,
     power: float = 0.8,
     level: float = 0.95,
     clusters: np.ndarray | None = None,
@@ -340,8 +347,11 @@ def size(
     every = all_examples(numbers.of.examples, clusters, level)
     values = (known[name](r, s).astype(float) for _, r, s in numbers.pairs())
     parts, mean = components(values, *numbers.shape, every, numbers.shared)
-    limit = gate.limit if gate else 0.0
-    expected = mean if gate or change is None else change
+    limit, expected = gate.limit if gate else 0.0, mean
+    if change is not None:
+        expected = limit_of(change, "change", name)
+        if gate:
+            raise GateError("a size is found for a limit or for a change, not for both")
     if abs(expected - limit) < 1e-12:
         raise GateError(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "

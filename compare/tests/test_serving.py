@@ -7,6 +7,7 @@ import pytest
 
 from churn_compare import Rule, apply, compare, repair, serving
 from churn_compare.cli import main
+from churn_compare.gates import GateError
 from churn_compare.serving import Candidate, frontier
 from tests.failures import fails
 from tests.results import csv_file
@@ -125,6 +126,8 @@ def test_candidates_that_another_beats_are_not_listed():
 
 def test_what_is_refused():
     validation, test = versions(300, 1), versions(300, 2)
+    with pytest.raises(GateError, match="loss 1 may mean 1 % or 100 %"):
+        repair(*test, validation=validation, loss="1")
     fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
     fails("there are no labels", repair, *unlabelled, validation=validation)

@@ -106,12 +106,16 @@ def test_what_is_refused(tmp_path):
     rng = np.random.default_rng(0)
     labels = np.zeros(500, int)
     sides = [of[0] for of in drawn(rng, 500, 1)]
-    with pytest.raises(GateError, match="without labels or a limit"):
-        size(*sides)
-    with pytest.raises(GateError, match="one limit, on all examples"):
-        size(*sides, labels=labels, gates={"max_nfr": 0.1, "max_churn": 0.2})
-    with pytest.raises(GateError, match="the limit itself"):
-        size(labels, labels, labels=labels)
+    two, one = {"max_nfr": 0.1, "max_churn": 0.2}, {"max_nfr": 0.1}
+    for options, says in (
+        ({"labels": None}, "without labels or a limit"),
+        ({"gates": two}, "one limit, on all examples"),
+        ({"gates": one, "change": 0.05}, "for a limit or for a change, not for both"),
+        ({"change": "1"}, "change 1 may mean 1 % or 100 %"),
+        ({"change": 0.0}, "the limit itself"),
+    ):
+        with pytest.raises(GateError, match=says):
+            size(*sides, **{"labels": labels} | options)
     with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
         size(*sides, labels=labels, power=0.2)
     scores = [{"id": [*range(500)], "score": side} for side in sides]

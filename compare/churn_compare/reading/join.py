@@ -478,6 +478,7 @@ def row_order_doubts(
     said = f"has the same values in another order {where}: give ids"
     return [Doubt("row-order", f"{name} {said}") for name in many[:1]]
 
+
 def _counts(texts: list[str]) -> bool:
     first = int(texts[0] != "0")
     return texts == [str(number) for number in range(first, first + len(texts))]

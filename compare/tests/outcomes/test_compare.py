@@ -20,7 +20,6 @@ from churn_compare.gates import Gate, GateError, gates_by_name
 from churn_compare.outcomes import noise_floor, read_outcomes
 from tests.failures import fails
 
-
 FLIPS = "negative_flip_rate"
 
 
@@ -327,6 +326,8 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         ([old, old, "--labels", old], "correct is judged already; no queue is needed"),
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
         ([old, old, "--max-share-worse", "0.5"], "no such number here"),
+        ([old, old, "--equivalent", "1"], "equivalent 1 may mean 1 % or 100 %"),
+        ([old, old, "--equivalent", "0"], "the margin of equivalence must be above 0"),
     ):
         assert main([*map(str, words), "--confirm", "same-file"]) == 2
         assert says in capsys.readouterr().err
