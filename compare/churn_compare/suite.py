@@ -28,6 +28,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
+from churn_compare.reading.logs import reader_of
 from churn_compare.reading.outcomes import has_outcomes
 from churn_compare.reading.sides import same_file
 from churn_compare.report import composed, sections
@@ -248,9 +249,8 @@ def compare_suite(
         GateError: if the suite cannot be read.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    folders = [_files(Path(folder)) for folder in (old, new)]
     files = {of.file: name for name, of in suite.rules.items() if of.file}
-    found = [{files.get(p.name, name): p for name, p in f.items()} for f in folders]
+    found = [_files(Path(folder), files) for folder in (old, new)]
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
@@ -270,21 +270,26 @@ def compare_suite(
     return SuiteResult(Path(old).name, Path(new).name, level, decided)
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """Files of results by name of the benchmark."""
+def _files(folder: Path, named: Mapping[str, str]) -> dict[str, Path]:
+    """Files of results by name of the benchmark, which may be `named` for its file."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts
         lower = path.name.lower()
-        endings = [end for end in (*ENDINGS, ".eval") if lower.endswith(end)]
+        every = (*ENDINGS, ".eval", ".json")
+        endings = [end for end in every if lower.endswith(end)]
         hidden = any(part.startswith(".") for part in inside) or len(inside) > _DEPTH
-        skipped = hidden or not endings or lower.startswith(_SKIPPED)
-        if skipped or not path.is_file():
+        if hidden or not endings or not path.is_file():
             continue
         stem = path.name[: -max(map(len, endings))]
-        name = _NAME.fullmatch(stem)[1]  # type: ignore[index]
+        name: str = _NAME.fullmatch(stem)[1]  # type: ignore[index]
+        # Other files of JSON are reports and settings.
+        other = name.lower() in _SKIPPED or (".json" in endings and not _is_log(path))
+        if other and path.name not in named:
+            continue
+        name = named.get(path.name, name)
         if name in found:
             raise PredictionsError(
                 f"{folder}: {found[name].relative_to(folder)} and "
@@ -294,6 +299,12 @@ def _files(folder: Path) -> dict[str, Path]:
     if not found:
         raise PredictionsError(f"{folder}: there are no files of results in it")
     return found
+
+
+def _is_log(path: Path) -> bool:
+    with contextlib.suppress(PredictionsError):
+        return reader_of(path) is not None
+    return False
 
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):

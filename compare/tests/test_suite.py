@@ -103,8 +103,14 @@ def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_pa
 
 def test_equal_releases_pass(tmp_path):
     old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
+    log = {"eval": {}, "samples": [{"id": 1, "scores": {"m": {"value": "C"}}}]}
+    for side in (old, new):
+        csv_file(side / "summary_cnn.csv", id=[1, 2], label=[0, 1], prediction=[0, 1])
+        (side / "bias.json").write_text(json.dumps(log))
+        (side / "setting.json").write_text("{}")
     found = compare_suite(old, new)
-    assert found.passed and len(found.benchmarks) == 3
+    names = [of.name for of in found.benchmarks]
+    assert found.passed and names == ["arc", "bias", "digits", "mmlu", "summary_cnn"]
     assert main(["suite", str(old), str(new)]) == 0
 
 
@@ -142,6 +148,10 @@ def test_wrong_folders_are_refused(tmp_path):
     (new / "more" / "samples_mmlu.jsonl").write_text("{}")
     fails("are both called 'mmlu'; keep one", compare_suite, old, new, suite=Suite())
     fails("this is not a folder of results", compare_suite, old, tmp_path / "none")
+    two = {"suite": Suite({"arc": Rules(file="digits.csv")})}
+    fails(
+        r"digits\.csv and .* are both called 'arc'", compare_suite, old, old, suite=two
+    )
     (tmp_path / "empty").mkdir()
     fails("no files of results", compare_suite, old, tmp_path / "empty")
 
