@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import optimize, special
@@ -24,12 +24,14 @@ from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
+from churn_compare.reading.labels import as_text
 from churn_compare.report import composed
 from churn_compare.result import GateOutcome, Interval
 from churn_compare.scanning import scan
 from churn_compare.stored_logits import StoredLogits
 from churn_compare.tables import number_cell
 
+RuleKind = Literal["new", "blend", "surer", "keep"]
 WEIGHTS = tuple(k / 20 for k in range(1, 20))
 _GROUPS, _LEAST = 10, 20  # most groups; changed examples that each needs
 _BLOCK = 1 << 20  # numbers at a time
@@ -56,7 +58,7 @@ class Rule:
         class_names: names of the classes, in the order of the logits; () for numbers.
     """
 
-    kind: Literal["new", "blend", "surer", "keep"] = "new"
+    kind: RuleKind = "new"
     weight: float = 0.0
     margin: float = 0.0
     temperatures: tuple[float, float] = (1.0, 1.0)
@@ -93,6 +95,8 @@ class Rule:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
             if fields.pop("format") != _FORMAT:
                 raise ValueError("another format")
+            if fields["kind"] not in get_args(RuleKind):
+                raise ValueError(f"kind {fields['kind']!r}")
             lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
             return cls(**fields | lists)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -149,7 +153,7 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
         return np.isin(np.array(names)[predicted], rule.groups)
     if groups is None:
         raise ValueError(f"this rule needs the groups of {rule.column!r}, [N]")
-    return np.isin(np.asarray(groups).astype(str), rule.groups)
+    return np.isin(as_text(groups, "groups").to_pylist(), rule.groups)
 
 
 def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:

@@ -46,6 +46,8 @@ def test_rules_by_hand():
     both = apply(Rule("blend", weight=0.25, temperatures=(2.0, 1.0)), old, new)
     mixed = 0.25 * old / 2 + 0.75 * new  # up to a constant of each example
     np.testing.assert_allclose(np.diff(both), np.diff(mixed), rtol=1e-6)
+    of_floats = Rule("keep", column="half", groups=("2",))  # as repair reads them
+    assert apply(of_floats, old, new, [2.0, np.nan]).argmax(-1).tolist() == [0, 0]
     with pytest.raises(ValueError, match="needs the groups of 'half'"):
         apply(Rule("keep", column="half", groups=("b",)), old, new)
     with pytest.raises(ValueError, match=r"\[N, C\]; got \(2, 2\) and \(1, 2\)"):
@@ -149,6 +151,8 @@ def test_the_command(tmp_path, capsys):
     assert "PASS  negative flip rate" in capsys.readouterr().out
     assert Rule.load(rule).kind != "new"
     assert main([*words, "--max-nfr", "0.001%"]) == 1
+    rule.write_text(Rule().to_json().replace('"new"', '"blnd"'))
+    fails("not a rule that `repair` wrote .kind 'blnd'", Rule.load, rule)
     assert main(["repair", *names[2:]]) == 2
     assert "needs OLD, NEW, --validation" in capsys.readouterr().err
     assert main([*words[:-1], names[0]]) == 2
