@@ -370,11 +370,11 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None and name not in _OUTPUT and name[:4] not in _LIMITED
     }
-    return found | ({"gates": _gates(given)} if "gates" in given else {})
+    return found | (_gates(given) if "gates" in given else {})
 
 
-def _gates(given: Mapping[str, Any]) -> Any:
-    """The conditions of the gate file and of the options."""
+def _gates(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The conditions of the gate file and of the options, and its waivers."""
     from churn_compare import gates
 
     limits = {
@@ -382,9 +382,9 @@ def _gates(given: Mapping[str, Any]) -> Any:
         for name, limit in given.items()
         if name.startswith(_LIMITED)
     }
-    file = given["gates"]
-    read = gates.read_gates(file) if file else ()
-    return gates.combined(read, gates.gates_by_name(limits))
+    file = given["gates"] or ()
+    wanted = gates.combined(gates.as_gates(file), gates.gates_by_name(limits))
+    return {"gates": wanted, "waivers": gates.waivers_of(file)}
 
 
 def _check_moved(argv: Sequence[str]) -> None:
@@ -446,12 +446,11 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     from churn_compare.noise import noise_floor
     from churn_compare.reading.outcomes import has_outcomes
 
-    old, new, file = given["old"], given["new"], given["gates"]
-    limits = _gates(given)
+    old, new, limits = given["old"], given["new"], _gates(given)
     what = "folder" if new is None else "classes"
     if given["noise"]:
         what = "noise"
-        if old is not None or limits:
+        if old is not None or limits["gates"]:
             raise ValueError(
                 "--noise is about runs of one version: no NEW and no limits"
             )
@@ -478,8 +477,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     tolerance = given["tolerance"] or "0"
     settings: dict[str, Any] = {
         **given,
-        "gates": limits,
-        "waivers": gates.waivers_of(file) if file else (),
+        **limits,
         "clusters": given["cluster"],
         "score_columns": given["score_column"],
         "target_column": given["label_column"],

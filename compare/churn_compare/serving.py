@@ -26,7 +26,7 @@ from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_text
 from churn_compare.report import composed
-from churn_compare.result import GateOutcome, Interval
+from churn_compare.result import GateOutcome, Interval, Waiver
 from churn_compare.scanning import scan
 from churn_compare.stored_logits import StoredLogits
 from churn_compare.tables import number_cell
@@ -263,6 +263,7 @@ def repair(
     validation: tuple[Any, Any],
     by: Sequence[str] = (),
     gates: Gating = (),
+    waivers: Sequence[Waiver] = (),
     loss: float | str = 0.0,
     level: float = 0.95,
     **reading: Any,
@@ -283,6 +284,7 @@ def repair(
         validation: old and new predictions of other examples, used only to choose.
         by: columns of the files of the old version whose values may keep it.
         gates: conditions on what is served, as in `compare`.
+        waivers: as in `compare`.
         loss: accuracy that a rule may lose against the new version on validation.
         level: confidence level of the intervals.
         **reading: `kind`, `labels` (of all examples of both), `id_column`,
@@ -313,7 +315,8 @@ def repair(
             "the validation and the test predictions have different classes"
         )
     rule, candidates = _choose(chosen_on, allowed)
-    shared: dict[str, Any] = {"gates": wanted, "waivers": waivers_of(gates)}
+    shared: dict[str, Any] = {"gates": wanted}
+    shared["waivers"] = (*waivers, *waivers_of(gates))
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)

@@ -3,7 +3,7 @@
 import bisect
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ from churn_compare.gates import (
     as_gates,
     limit_of,
     limit_text,
+    waivers_of,
 )
 from churn_compare.number_text import count_text, remark, share_text, size_text
 from churn_compare.quantities import QUANTITIES
 from churn_compare.report import composed
+from churn_compare.result import Waiver
 
 _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
 _FEW = 8  # runs below which the estimate of their variance is poor
@@ -298,6 +300,7 @@ def size(
     new: Any,
     *,
     gates: Gating = (),
+    waivers: Sequence[Waiver] = (),
     change: float | str | None = None,
     power: float = 0.8,
     level: float = 0.95,
@@ -315,6 +318,7 @@ def size(
         gates: one limit on churn, flips or the change of the mean, as in `compare`; the
             interval is to lie on one side of it. Without a limit, the interval of a
             change of the mean is to leave zero out.
+        waivers: refused; a size is found for all flips.
         change: the change to detect; None for the one that is measured.
         power: probability with which the interval is to do so.
         level: confidence level of the interval.
@@ -330,6 +334,8 @@ def size(
     if not 0 < level < 1 or not 0.5 <= power < 1:
         raise ValueError("level lies between 0 and 1, power between 0.5 and 1")
     wanted = as_gates(gates)
+    if waivers or waivers_of(gates):
+        raise GateError("a size is found for all flips; leave the waivers out")
     if len(wanted) > 1 or (wanted and wanted[0].grouping):
         raise GateError("a size is found for one limit, on all examples")
     gate = wanted[0] if wanted else None

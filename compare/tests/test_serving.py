@@ -150,7 +150,18 @@ def test_the_command(tmp_path, capsys):
     assert main([*words, "--max-nfr", "5%"]) == 0
     assert "PASS  negative flip rate" in capsys.readouterr().out
     assert Rule.load(rule).kind != "new"
-    assert main([*words, "--max-nfr", "0.001%"]) == 1
+    repaired = tmp_path / "repair.txt"
+    assert main([*words, "--max-nfr", "0.001%", "--json", str(repaired)]) == 1
+    flips = json.loads(repaired.read_text())["served"]["regressions"]
+    gates = ["max-nfr = 0.00001"]
+    for flip in flips:
+        gates += ["[[waive]]", f'id = "{flip["id"]}"', 'reason = "known"']
+        gates += ["until = 2999-01-01"]
+    (tmp_path / "gates.toml").write_text("\n".join(gates))
+    limits = ["--gates", str(tmp_path / "gates.toml")]
+    assert main([*words, *limits]) == 0
+    assert main(["size", *names[2:], *limits]) == 2
+    assert "leave the waivers out" in capsys.readouterr().err
     rule.write_text(Rule().to_json().replace('"new"', '"blnd"'))
     fails("not a rule that `repair` wrote .kind 'blnd'", Rule.load, rule)
     assert main(["repair", *names[2:]]) == 2
