@@ -207,27 +207,16 @@ class CompareResult(Display, Measured):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class OutcomesResult(Display):
-    """The result of `compare_outcomes`; a notebook and a terminal show it as a report.
+    """The result of `compare_outcomes`, which notebooks and terminals show."""
 
-    Attributes:
-        old: name of the version in use.
-        new: name of the version that is to replace it.
-        examples: number of examples that both versions have.
-        level: confidence level of all intervals, 0.95 for 95 %.
-        measures: measures, each compared on its own.
-        gates: outcomes of the conditions.
-        notes: sentences about what was read and joined.
-        read: lines on what was read of each side and what was left out.
-    """
-
-    old: str
-    new: str
-    examples: int
-    level: float
-    measures: tuple[MeasureFindings, ...]
-    gates: tuple[GateOutcome, ...] = ()
-    notes: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
+    old: str  # name of the version in use
+    new: str  # name of the version that is to replace it
+    examples: int  # number of examples that both versions have
+    level: float  # confidence level of all intervals, 0.95 for 95 %
+    measures: tuple[MeasureFindings, ...]  # measures, each compared on its own
+    gates: tuple[GateOutcome, ...] = ()  # outcomes of the conditions
+    notes: tuple[str, ...] = ()  # sentences about what was read and joined
+    read: tuple[str, ...] = ()  # what was read of each side and what was left out
 
     def each(self) -> dict[str, MeasureFindings]:
         """Measures by name."""

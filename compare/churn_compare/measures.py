@@ -19,35 +19,23 @@ NORMALIZATIONS = get_args(Normalization)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measure:
-    """One outcome of `N` joined examples, in R_old and R_new runs.
+    """One outcome of `N` joined examples, in R_old and R_new runs."""
 
-    Attributes:
-        name: name of its column.
-        kind: "correct" (0 or 1), "score" (a number), "answer" (a text), "label" or
-            "class" (its name or its number), "value" (a regression's number), "set" or
-            "ranking" (of items).
-        old: `[R_old, N]` of the version in use: float64, or places in `things`.
-        new: `[R_new, N]` of the one that is to replace it.
-        things: what the places stand for: normalised texts, sets (sorted tuples of
-            items) or rankings (tuples, the first is the best); None for numbers.
-        target: `[N]` what is right, as `old`; None where nothing says.
-        tolerance: outcomes this near count as equal.
-        relative: whether `tolerance` is a share of the larger of both.
-        shown: by side ("old", "new", "target") `[R, N]` texts as they were written;
-            None for anything but answers.
-        lower_is_better: whether less of a score is better.
-    """
-
-    name: str
+    name: str  # name of its column
+    # "correct" (0 or 1), "score" (a number), "answer" (a text), "label" or "class" (its
+    # name or its number), "value" (a regression's number), "set" or "ranking".
     kind: Kind
-    old: np.ndarray
-    new: np.ndarray
+    old: np.ndarray  # `[R_old, N]` in use: float64, or places in `things`
+    new: np.ndarray  # `[R_new, N]` of the version that is to replace it
+    # What the places stand for: normalised texts, sets (sorted tuples of items) or
+    # rankings (tuples, the first is the best); None for numbers.
     things: Sequence[Any] | None = None
-    target: np.ndarray | None = None
-    tolerance: float = 0.0
-    relative: bool = False
+    target: np.ndarray | None = None  # `[N]` what is right; None where nothing says
+    tolerance: float = 0.0  # outcomes this near count as equal
+    relative: bool = False  # True if `tolerance` is a share of the larger of both
+    # By side ("old", "new", "target") `[R, N]` texts as written; None but for answers.
     shown: Mapping[str, np.ndarray] | None = None
-    lower_is_better: bool = False
+    lower_is_better: bool = False  # True if less of a score is better
 
     @property
     def examples(self) -> int:

@@ -34,19 +34,12 @@ def _shown(column: Any, name: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Queue:
-    """Examples to label.
+    """Examples to label."""
 
-    Attributes:
-        rows: a mapping of columns to texts for each, in the order in which to label.
-        key: id to which version is A, where answers are shown as A and B.
-        changed: how many examples change.
-        examples: N, changed or not.
-    """
-
-    rows: tuple[dict[str, str], ...]
-    key: dict[str, str]
-    changed: int
-    examples: int
+    rows: tuple[dict[str, str], ...]  # columns to texts, in the order in which to label
+    key: dict[str, str]  # id to which version is A, where answers are called A and B
+    changed: int  # number of examples that change
+    examples: int  # N, changed or not
 
     def save(self, path: str | os.PathLike) -> list[Path]:
         """Writes the queue as CSV and, if there is one, its key beside it."""

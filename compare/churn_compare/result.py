@@ -234,26 +234,15 @@ State = Literal["pass", "fail", "inconclusive"]
 
 @dataclasses.dataclass(frozen=True)
 class GateOutcome:
-    """The outcome of one condition.
+    """The outcome of one condition."""
 
-    Attributes:
-        gate: text of the condition, such as "churn at most 5 %".
-        where: group that the outcome is about; "" for all examples.
-        measured: number that was compared with the limit.
-        limit: limit of the condition.
-        passed: True if the condition holds; False if it is inconclusive.
-        line: the outcome in one line.
-        state: "pass", "fail", or "inconclusive" if the gate is on the whole interval
-            and the limit lies within it.
-    """
-
-    gate: str
-    where: str
-    measured: float
-    limit: float
-    passed: bool
-    line: str
-    state: State | Literal[""] = ""
+    gate: str  # text of the condition, such as "churn at most 5 %"
+    where: str  # group that the outcome is about; "" for all examples
+    measured: float  # number that was compared with the limit
+    limit: float  # limit of the condition
+    passed: bool  # True if the condition holds; False if it is inconclusive
+    line: str  # the outcome in one line
+    state: State | Literal[""] = ""  # "inconclusive" if the interval has the limit
 
     def __post_init__(self):
         if not self.state:
@@ -410,35 +399,20 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """An example whose outcome changed.
+    """An example whose outcome changed."""
 
-    Attributes:
-        id: id of the example.
-        old: outcome before, as text.
-        new: outcome now, as text.
-        target: right outcome; "" if it is not known.
-        fall: fall of the score, mean over runs; distance if neither is better.
-    """
-
-    id: str
-    old: str
-    new: str
-    target: str
-    fall: float
+    id: str  # id of the example
+    old: str  # outcome before, as text
+    new: str  # outcome now, as text
+    target: str  # right outcome; "" if it is not known
+    fall: float  # fall of the score, mean over runs; distance if neither is better
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MeasureFindings(Measured):
-    """One measure of two versions.
+    """One measure of two versions."""
 
-    Attributes, next to those of `Measured`:
-        name: name of its column.
-        of_runs: mean score of each run of a noise floor; empty otherwise.
-        changes: largest falls, worst first.
-        changes_total: number of examples that fall, or change if none is better.
-    """
-
-    name: str
-    of_runs: tuple[float, ...] = ()
-    changes: tuple[Change, ...] = ()
-    changes_total: int = 0
+    name: str  # name of its column
+    of_runs: tuple[float, ...] = ()  # mean score of each run of a noise floor
+    changes: tuple[Change, ...] = ()  # largest falls, worst first
+    changes_total: int = 0  # examples that fall, or change if neither is better

@@ -22,6 +22,7 @@ from churn_compare.array_files import (
 from churn_compare.reading.labels import read_ids, read_labels
 from churn_compare.reading.sides import read_side
 from churn_compare.store import ShardWriter, load_predictions, write_index
+from tests.failures import fails
 
 N, C = 6, 3
 LABELS = np.zeros(2000, int)
@@ -59,8 +60,7 @@ def test_what_does_not_fit_into_memory_is_not_unpacked(reader, tmp_path, little_
     name = "logits"
     path = _with(tmp_path / "a.npz", **{name: np.zeros((N, 10**6))})
     message = rf"a.npz.*{name}: unpacking it would take 0.0 GiB, more than half of"
-    with pytest.raises(ValueError, match=message):
-        READERS[reader](path)
+    fails(message, READERS[reader], path, of=ValueError)
     np.savez(path, logits=np.zeros((N, 1000)))  # is not packed
     assert isinstance(NpzArrays(path, mapped=True)["logits"], np.memmap)
 
@@ -97,8 +97,7 @@ FORGED = {
 def test_forged_headers_are_refused(name, tmp_path):
     content, message = FORGED[name]
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_npy(tmp_path / "a.npy")
+    fails(message, read_npy, tmp_path / "a.npy", of=ValueError)
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", content)
     with pytest.raises(ArrayFileError, match=f"^a: .*{message}"):
@@ -134,8 +133,7 @@ def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkey
     content = bytearray(path.read_bytes())
     content[content.index(logits[99, 2].tobytes()) + 7] ^= 0x40
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"logits: it is damaged \(Bad CRC-32"):
-        read_side(path)
+    fails(r"logits: it is damaged \(Bad CRC-32", read_side, path, of=ValueError)
 
 
 @pytest.mark.parametrize("form", ["a.npz", "a"])

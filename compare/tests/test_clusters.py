@@ -109,8 +109,7 @@ def test_the_sign_flip_test_by_enumeration_and_in_large_samples():
     huge = np.append(many, [400_000, -400_000, 300_000, -300_000])  # beyond the lattice
     z = many.sum() / np.sqrt(np.sum(np.square(huge, dtype=float)))
     assert sign_flip_exact(huge) == pytest.approx(2 * stats.norm.sf(abs(z)))
-    with pytest.raises(ValueError, match="whole"):
-        sign_flip_exact([0.5])
+    fails("whole", sign_flip_exact, [0.5], of=ValueError)
 
 
 OLD, NEW, LABELS = [0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 0]

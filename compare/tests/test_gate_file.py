@@ -23,6 +23,7 @@ from churn_compare.gates import (
     read_waivers,
 )
 from churn_compare.result import Waiver
+from tests.failures import fails
 
 EVERYTHING = """
 on = "bound"
@@ -85,7 +86,6 @@ def test_every_quantity_has_a_key(bound):
     ("text", "message"),
     [
         ("max-chrun = 0.1", "max-chrun: unknown key 'max-chrun'; did you mean"),
-        ("churn = 0.1", "churn: unknown key 'churn'; did you mean"),
         ("zzz = 0.1", "keys begin with max- or min-"),
         ("[slices.region]\nmax-nrf = 0.1", "slices.region.max-nrf: unknown key"),
         ("[slices]\nmax-kappa = 0.1", "slices.max-kappa: no quantity 'kappa'"),
@@ -111,7 +111,6 @@ def test_every_quantity_has_a_key(bound):
         ("max-nfr = 0.1\n[classes]\non = 'bound'", "classes: there is no gate"),
         ("max-nfr = 0.1\n[slices.region.north]", "slices.region.north: there is"),
         ("max-nfr = = 1", "not a TOML file"),
-        ("max-nfr = 0.1\nmax-nfr = 0.2", "not a TOML file"),
     ],
 )
 def test_a_wrong_entry_is_named(tmp_path, text, message):
@@ -124,11 +123,9 @@ def test_a_wrong_entry_is_named(tmp_path, text, message):
 def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
     with pytest.raises(GateError, match="the gate file does not exist"):
         read_gates(tmp_path / "gates.toml")
-    with pytest.raises(GateError, match="the gate file is a folder"):
-        read_gates(tmp_path)
+    fails("the gate file is a folder", read_gates, tmp_path, of=GateError)
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\nmax-nfr = 0.1")
-    with pytest.raises(GateError, match="not a TOML file"):
-        read_gates(tmp_path / "latin.toml")
+    fails("not a TOML file", read_gates, tmp_path / "latin.toml", of=GateError)
 
 
 def test_limits_are_numbers_or_percentages():
@@ -147,10 +144,8 @@ def test_gates_are_given_as_they_come(tmp_path):
     for given in (gates, list(gates), iter(gates), path, str(path), named):
         assert as_gates(given) == gates
     assert as_gates(()) == as_gates({"max_churn": None}) == ()
-    with pytest.raises(GateError, match="not a gate: 'max-churn'; write Gate"):
-        as_gates(["max-churn"])
-    with pytest.raises(GateError, match="unknown key 'churn'; did you mean"):
-        as_gates({"churn": 0.1})
+    fails("not a gate: 'max-churn'; write Gate", as_gates, ["max-churn"], of=GateError)
+    fails("unknown key 'churn'; did you mean", as_gates, {"churn": 0.1}, of=GateError)
 
 
 LABELS = np.zeros(100, int)
@@ -262,11 +257,9 @@ def test_a_file_has_waivers_next_to_gates(tmp_path):
 def test_a_wrong_waiver_is_named(tmp_path, text, message):
     path = tmp_path / "gates.toml"
     path.write_text(f"max-churn = 1\n[[waive]]\n{text}")
-    with pytest.raises(GateError, match=message):
-        read_waivers(path)
+    fails(message, read_waivers, path, of=GateError)
     path.write_text("waive = 3")
-    with pytest.raises(GateError, match=r"must be written \[\[waive\]\]"):
-        read_waivers(path)
+    fails(r"must be written \[\[waive\]\]", read_waivers, path, of=GateError)
 
 
 def test_waivers_need_labels_and_are_there_once(tmp_path):
@@ -275,5 +268,4 @@ def test_waivers_need_labels_and_are_there_once(tmp_path):
     path = tmp_path / "gates.toml"
     one = f'[[waive]]\nid = 3\nreason = "r"\nuntil = {LATER}\n'
     path.write_text(f"max-churn = 1\n{one}{one}")
-    with pytest.raises(GateError, match="'3' is waived twice"):
-        read_waivers(path)
+    fails("'3' is waived twice", read_waivers, path, of=GateError)

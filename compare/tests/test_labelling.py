@@ -167,12 +167,18 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
     fails(r"name it in --by .*x, y, z", compare, old, new, labels=path, by=["half"])
 
 
-def test_a_queue_of_another_update_is_refused(tmp_path):
-    labels, old, new, _ = versions()
-    path = filled(label_queue(old, new), labels, 20, tmp_path / "q.csv")
+def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
+    _, old, new, _ = versions(runs=2)
+    rows = [row | {"better": "old"} for row in label_queue(old, new).rows]
+    fails("not known of several runs", compare, old, new, labels=rows)
     changes = np.roll(new["predictions"] - old["predictions"], 1)  # as many
     other = new | {"predictions": (old["predictions"] + changes) % 3}
-    fails(r"and \d+ rows of the queue are not", compare, old, other, labels=path)
+    fails(r"and \d+ rows of the queue are not", compare, old, other, labels=rows)
+    for side in (old, new):
+        side |= {"id": [*side["id"]] * 2}
+        side["answer"] = side.pop("predictions").astype(str).ravel()
+    fails("not known of several runs", label_queue, old, new)
+    fails("not known of several runs", compare_outcomes, old, new, labels=rows)
 
 
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
@@ -324,15 +330,3 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     for options in ({"equivalent": 0.01}, {"pool": "task"}):
         with pytest.raises(GateError, match="nothing says what does"):
             compare_outcomes(*(of | {"task": [*"ab"] * 20} for of in sides), **options)
-
-
-def test_one_preferred_answer_is_not_that_of_several_runs():
-    _, old, new, _ = versions(runs=2)
-    rows = [row | {"better": "old"} for row in label_queue(old, new).rows]
-    fails("not known of several runs", compare, old, new, labels=rows)
-    old, new = (
-        {"id": [*of["id"]] * 2, "answer": of["predictions"].astype(str).ravel()}
-        for of in (old, new)
-    )
-    fails("not known of several runs", label_queue, old, new)
-    fails("not known of several runs", compare_outcomes, old, new, labels=rows)

@@ -153,11 +153,9 @@ def test_the_command(tmp_path, capsys):
     repaired = tmp_path / "repair.txt"
     assert main([*words, "--max-nfr", "0.001%", "--json", str(repaired)]) == 1
     flips = json.loads(repaired.read_text())["served"]["regressions"]
-    gates = ["max-nfr = 0.00001"]
-    for flip in flips:
-        gates += ["[[waive]]", f'id = "{flip["id"]}"', 'reason = "known"']
-        gates += ["until = 2999-01-01"]
-    (tmp_path / "gates.toml").write_text("\n".join(gates))
+    more = 'reason = "known"\nuntil = 2999-01-01'
+    waived = [f'[[waive]]\nid = "{flip["id"]}"\n{more}' for flip in flips]
+    (tmp_path / "gates.toml").write_text("\n".join(["max-nfr = 0.00001", *waived]))
     limits = ["--gates", str(tmp_path / "gates.toml")]
     assert main([*words, *limits]) == 0
     assert main(["size", *names[2:], *limits]) == 2

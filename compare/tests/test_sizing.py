@@ -8,11 +8,11 @@ import pytest
 from churn_compare import size
 from churn_compare.cli import main
 from churn_compare.estimates import all_examples
-from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import GateError
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sizing import Components, components
+from tests.failures import fails
 from tests.results import csv_file
 
 
@@ -114,13 +114,11 @@ def test_what_is_refused(tmp_path):
         ({"change": "1"}, "change 1 may mean 1 % or 100 %"),
         ({"change": 0.0}, "the limit itself"),
     ):
-        with pytest.raises(GateError, match=says):
-            size(*sides, **{"labels": labels} | options)
+        fails(says, size, *sides, **{"labels": labels} | options, of=GateError)
     with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
         size(*sides, labels=labels, power=0.2)
     scores = [{"id": [*range(500)], "score": side} for side in sides]
-    with pytest.raises(PredictionsError, match="outcomes take no separate labels"):
-        size(*scores, labels=labels)
+    fails("outcomes take no separate labels", size, *scores, labels=labels)
     words = ["size"]
     for name, side in zip(("old", "new"), sides, strict=True):
         path = tmp_path / f"{name}.csv"

@@ -138,8 +138,7 @@ def test_a_benchmark_that_cannot_be_read_fails_and_others_are_compared(tmp_path)
 def test_wrong_rules_are_refused(rules, error, tmp_path):
     path = tmp_path / "suite.toml"
     path.write_text(rules)
-    with pytest.raises(GateError, match=r"suite\.toml: .*" + error):
-        read_suite(path)
+    fails(r"suite\.toml: .*" + error, read_suite, path, of=GateError)
 
 
 def test_wrong_folders_are_refused(tmp_path):

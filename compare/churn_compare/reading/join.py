@@ -464,8 +464,10 @@ def row_order_doubts(
         a, b = codes = np.split(both, [len(texts[0])])
         once = all(len(np.unique(of)) == len(of) for of in codes)
         if np.array_equal(a, b):
-            if once and not _counts(texts[0].to_pylist()):
-                return []
+            first = texts[0].to_pylist()
+            start = int(first[0] != "0")
+            if once and first != [str(start + i) for i in range(len(first))]:
+                return []  # they are no numbers of rows
         elif once and len(np.intersect1d(a, b)) > len(a) / 2:
             moved.append(name)
         elif not once and np.array_equal(np.sort(a), np.sort(b)):
@@ -477,8 +479,3 @@ def row_order_doubts(
         return [Doubt("row-order", said + f"add --id-column {name}")]
     said = f"has the same values in another order {where}: give ids"
     return [Doubt("row-order", f"{name} {said}") for name in many[:1]]
-
-
-def _counts(texts: list[str]) -> bool:
-    first = int(texts[0] != "0")
-    return texts == [str(number) for number in range(first, first + len(texts))]
