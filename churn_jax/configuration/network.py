@@ -259,10 +259,8 @@ class ModelConfig:
             14
         """
         own: dict[str, Any] = dataclasses.asdict(self.towers or Towers())
-        if self.features:
-            own["features"] = self.features
-        if self.activation:
-            own["activation"] = self.activation
+        given = {"features": self.features, "activation": self.activation}
+        own |= {name: value for name, value in given.items() if value}
         gate = method.deploy == "gate"
         return models.ClickModel(
             sizes, numeric, components=method.members, gate=gate, **own

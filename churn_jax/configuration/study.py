@@ -253,13 +253,12 @@ class StudyConfig:
 
     def spec(self, name: str) -> MethodSpec:
         """The row called `name`; a `ValueError` has the closest names."""
-        for row in self.methods:
-            if row.name == name:
-                return row
-        names = [row.name for row in self.methods]
+        rows = {row.name: row for row in self.methods}
+        if name in rows:
+            return rows[name]
         raise ValueError(
-            f"unknown method {name!r}; known: {', '.join(names)}"
-            f"{did_you_mean(name, names)}"
+            f"unknown method {name!r}; known: {', '.join(rows)}"
+            f"{did_you_mean(name, rows)}"
         )
 
     def with_coefficient(self, path: str, value: float) -> StudyConfig:
@@ -271,14 +270,12 @@ class StudyConfig:
             raise ValueError(
                 f"{name} has no coefficient {field!r}; it has: {known or 'none'}"
             )
-        method = replaced(spec.method, [(field, float(value))])
-        changed = dataclasses.replace(spec, method=method)
+        changed = replaced(spec, [(f"method.{field}", float(value))])
         rows = tuple(changed if row is spec else row for row in self.methods)
         return dataclasses.replace(self, methods=rows)
 
     def select(self, names: tuple[str, ...]) -> tuple[MethodSpec, ...]:
         """The named methods after those they learn from; all if none are named."""
-        wanted = [self.spec(name) for name in names] or list(self.methods)
         ordered: dict[str, MethodSpec] = {}
 
         def add(spec: MethodSpec) -> None:
@@ -287,7 +284,7 @@ class StudyConfig:
                     add(self.spec(name))
                 ordered[spec.name] = spec
 
-        for spec in wanted:
+        for spec in map(self.spec, names) if names else self.methods:
             add(spec)
         return tuple(ordered.values())
 

@@ -154,17 +154,13 @@ def _tiny_row(spec: MethodSpec, cut: bool) -> MethodSpec:
     """The row with the tiny study's lengths, and with its batch where data are cut."""
     left_out = (*_LENGTHS, "batch_size") if cut else _LENGTHS
     train = tuple(change for change in spec.train if change[0] not in left_out)
-    if cut and spec.classes:
-        train += (("batch_size", _OF_CLASSES),)
-    row = dataclasses.replace(spec, train=train)
+    size, classes = spec.train_size, spec.classes
+    if size is not None:
+        size = min(max(size // 100, _TINY_BATCH), _TINY_EXAMPLES)
     if cut:
-        row = dataclasses.replace(
-            row.with_networks(_tiny_network), classes=spec.classes[:_TINY_CLASSES]
-        )
-    if spec.train_size is None:
-        return row
-    size = min(max(spec.train_size // 100, _TINY_BATCH), _TINY_EXAMPLES)
-    return dataclasses.replace(row, train_size=size)
+        spec, classes = spec.with_networks(_tiny_network), classes[:_TINY_CLASSES]
+        train += (("batch_size", _OF_CLASSES),) if classes else ()
+    return dataclasses.replace(spec, train=train, train_size=size, classes=classes)
 
 
 def parted(name: str) -> tuple[str, str]:
