@@ -199,7 +199,7 @@ def assignments(options: Any) -> tuple[list[tuple[str, str]], list[tuple[str, st
     pairs = []
     for word in flat(options.set):
         path, equals, text = word.partition("=")
-        if not equals:
+        if not equals or not ("." in path or path in _PARTS):
             raise ValueError(
                 "--set takes method.coefficient=value or a setting such as "
                 f"train.epochs=3; got {word!r}"

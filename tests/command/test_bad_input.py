@@ -23,6 +23,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("study digits --optimizer lion", "sgd, adam"),
         ("study digits --mesh rows=2", "replica, member and data"),
         ("study digits --set codistill_skl.beta", "method.coefficient=value"),
+        ("study digits --set baseline=entropy", "method.coefficient=value"),
         ("study digits --set codistill_skl.beta=big", "'big'"),
         ("study digits --set train.epoch=3", "no setting 'epoch'"),
         ("study digits --set train.epochs=2.5", "train.epochs must be a whole number"),
