@@ -172,10 +172,8 @@ def sections(heading: str, found: Measured) -> list[Section]:
         last = f"largest {found.turn}s" if found.judged else "largest changes"
         last, listed = "least stable" if floor else last, tables.change_blocks(found)
     for of, groups in found.groupings.items():
-        parts[tables.group_title(of)] = (
-            tables.group_blocks(found, of, groups),
-            "summary",
-        )
+        title = "classes" if of == "class" else f"slices by {of}"
+        parts[title] = tables.group_blocks(found, of, groups), "summary"
     parts[last] = listed, "summary"
     named = {
         f"{heading}: {part}" if heading else part: of for part, of in parts.items()

@@ -211,11 +211,6 @@ def reliability_table(old: Curve, new: Curve) -> Table:
     return Table(heads, rows, title="Reliability", kind="compare")
 
 
-def group_title(grouping: str) -> str:
-    """Heading of a grouping: the classes, or a column of the slices."""
-    return "classes" if grouping == "class" else f"slices by {grouping}"
-
-
 def group_blocks(
     found: Measured, grouping: str, groups: Sequence[Group]
 ) -> list[Block]:

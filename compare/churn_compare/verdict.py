@@ -72,9 +72,19 @@ def _said(found: Measured) -> Iterator[str]:
                 "about 90 times of 100."
             )
     elif EXCESS in found.quantities:
-        yield _excess(found)
+        within = [
+            f"{value_text(found[name], 'share')} ({name.removeprefix('within_')})"
+            for name in ("within_old", "within_new")
+            if name in found.quantities
+        ]
+        said = f"Runs of one version differ on {' and '.join(within)} of examples"
+        yield f"{said}: the update changes {_beyond(found[EXCESS], ' than that')}."
     if "excess_nfr" in found.quantities:
-        yield _excess_flips(found)
+        expected, beyond = found["expected_nfr"], _beyond(found["excess_nfr"])
+        yield (
+            f"Negative flips between runs of one version are "
+            f"{with_range(expected, 'share')} of all examples; the update has {beyond}."
+        )
     if found.groups_judged:
         yield from (*_pooled(found), *_waived(found), *_groups(found))
 
@@ -301,26 +311,6 @@ def _retraining(found: Measured, noise: Noise) -> str:
     else:
         said = f"{size.lstrip('+-')} {'more' if excess.value > 0 else 'less'} than that"
     return f"{start}: the update's churn is {said} {brackets}."
-
-
-def _excess(found: Measured) -> str:
-    """A sentence on churn compared with that between independent runs."""
-    within = [
-        f"{value_text(found[name], 'share')} ({name.removeprefix('within_')})"
-        for name in ("within_old", "within_new")
-        if name in found.quantities
-    ]
-    said = f"Runs of one version differ on {' and '.join(within)} of examples"
-    return f"{said}: the update changes {_beyond(found[EXCESS], ' than that')}."
-
-
-def _excess_flips(found: Measured) -> str:
-    """A sentence on negative flips compared with those between runs."""
-    expected, beyond = found["expected_nfr"], _beyond(found["excess_nfr"])
-    return (
-        f"Negative flips between runs of one version are "
-        f"{with_range(expected, 'share')} of all examples; the update has {beyond}."
-    )
 
 
 def _beyond(excess: Interval, than: str = "") -> str:

@@ -97,11 +97,7 @@ def test_ends_of_a_gain_are_those_of_the_score_test():
 
 
 def versions(rng, trials, examples, runs, shift=0.0, difference=0.0):
-    """Many comparisons side by side: each run's own shift in each of them.
-
-    Returns:
-        Predictions of both versions, labels and the trial `[N]` of every example.
-    """
+    """Predictions, labels and trials `[N]` of many comparisons with shifts of runs."""
     N = trials * examples
     trial = np.repeat(np.arange(trials), examples)
     difficulty = 3 * rng.standard_normal(N)

@@ -56,9 +56,8 @@ def test_a_saved_file_loads_as_it_was(rng, tmp_path, ids):
 
 def test_a_file_of_another_framework_with_one_run_loads(rng, tmp_path):
     logits = rng.normal(size=(5, 3))
-    np.savez(
-        tmp_path / "p.npz", ids=np.arange(5), labels=np.zeros(5, int), logits=logits
-    )
+    arrays = {"ids": np.arange(5), "labels": np.zeros(5, int), "logits": logits}
+    np.savez(tmp_path / "p.npz", **arrays)
     loaded = load_predictions(tmp_path / "p.npz")
     assert loaded.logits.shape == (1, 5, 3)
     np.testing.assert_allclose(loaded.logits[0], logits, rtol=1e-6)

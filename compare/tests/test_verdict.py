@@ -69,15 +69,12 @@ def test_nothing_changes():
 def test_without_labels_nothing_is_better_or_worse():
     churn = {"churn": QUANTITIES["churn"]}
     said = sentences(dataclasses.replace(result_of(), quantities=churn))
-    assert len(said) == 2
-    assert "no labels" in said[1]
+    assert len(said) == 2 and "no labels" in said[1]
 
 
 def test_probabilities_are_judged_where_they_change():
-    changes = {
-        "nll_change": Interval(-0.02, -0.03, -0.01),
-        "ece_change": Interval(0.03, 0.02, 0.04),
-    }
+    better, worse = Interval(-0.02, -0.03, -0.01), Interval(0.03, 0.02, 0.04)
+    changes = {"nll_change": better, "ece_change": worse}
     *_, nll, ece = sentences(result_of(quantities=changes))
     assert nll == (
         "Probabilities of the labels get better: NLL falls by 0.020 (-0.030 to -0.010)."
