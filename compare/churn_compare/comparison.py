@@ -225,7 +225,7 @@ def compare_pair(
     labels = pair.some_labels if pair.partial else pair.labels
     numbers, sampling = class_numbers(scanned, labels), None
     worse = None if labels is None else numbers.worse.mean
-    if pair.partial:
+    if pair.partial or pair.drawn is not None:
         sampling = by_labels(pair, numbers, level, any_time)
     if sampling is not None:
         if waivers or pool or equivalent is not None or pair.clusters is not None:

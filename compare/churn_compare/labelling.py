@@ -195,13 +195,17 @@ def by_labels(
             )
         return None
     _check_queue(drawn, changed)
+    worse, better = numbers.worse.mean, numbers.better.mean
+    of_label = np.array(["same", "new", "old"])[np.sign(better - worse).astype(int)]
+    odd = pair.ids[labelled & (answers != "") & (answers != of_label)]
+    if len(odd):
+        raise PredictionsError(f"label and {BETTER} contradict each other: {some(odd)}")
     if not np.any(of_answers | lacking):
         return None
-    preferred = bool(of_answers.any())
-    if preferred:
+    if preferred := bool(of_answers.any()):
         check_single_runs(numbers)
-    worse = np.where(of_answers, answers == "old", numbers.worse.mean)
-    better = np.where(of_answers, answers == "new", numbers.better.mean)
+    worse = np.where(of_answers, answers == "old", worse)
+    better = np.where(of_answers, answers == "new", better)
     return Sampling(drawn, changed, known, worse, better, preferred, level, any_time)
 
 
