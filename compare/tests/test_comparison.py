@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from churn_compare.comparison import compare, compare_outcomes
+from churn_compare.reading.account import DOUBTS
 from churn_compare.reading.join import read_pair
 from churn_compare.verdict import sentences
 
@@ -268,6 +269,16 @@ DOUBTFUL = {
         "old never predicts 'eel', the label of 20 examples, and predicts 'Aal', which",
         lambda labels, old, new: (np.where(old == "eel", "Aal", old), new),
     ),
+    "no class in both": (
+        "renamed-classes",
+        "no class is predicted by both versions, so their names may differ: write",
+        lambda *of: [{"pred": [*pair] * 30} for pair in ("ab", ("cat", "dog"))],
+    ),
+    "probabilities": (
+        "logits",
+        "old: logits are at least 0 and sum to one; are they probabilities",
+        lambda *of: [{"logits": np.full((9, 2), 0.5)}] * 2,
+    ),
     "texts": (
         "many-classes",
         "there are 6. different classes in 60 examples, so they may be texts",
@@ -291,8 +302,7 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
     options = FEW if isinstance(old, dict) else {"labels": labels, **FEW}
     with pytest.raises(ValueError, match=f"{message}.*--confirm {name}|{name}$"):
         compare(old, new, **options)
-    confirm = ["below-chance", "many-classes", "renamed-classes", "score-columns"]
-    result = compare(old, new, confirm=confirm, **options)
+    result = compare(old, new, confirm=DOUBTS, **options)
     assert any(note.startswith("Confirmed: ") for note in result.notes)
     if name == "renamed-classes":  # next to scores the classes are known
         compare(new, new, labels=labels, **FEW)

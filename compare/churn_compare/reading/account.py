@@ -60,6 +60,7 @@ DOUBTS: dict[str, str] = {
     "never-right": "answers of which none is like its target",
     "inputs": "inputs that the update changes under the same id",
     "renamed-classes": "a class that is never predicted, another in its place",
+    "logits": "logits that are at least 0 and sum to one, as probabilities do",
     "row-order": "no ids, though a column shows another order of the examples",
     "same-file": "one file is both the old and the new version",
     "score-columns": "a column of scores that may not be of a class",

@@ -31,6 +31,7 @@ _Labels = Sequence[ClassValues | None]  # of the old side, the new one and a fil
 _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
 _EXPECTED, _PURE = 4, 0.6  # right by chance, if other classes would be right
+_NEAR = 0.01  # of the sum of probabilities to one
 _CHANCES = 100  # one in so many is too rare for chance
 
 _REPAIR = (
@@ -151,7 +152,7 @@ def aligned(
         "labels": None if partial else truth,
         "some_labels": truth if partial else None,
         "class_names": found.names,
-    }, [*_odd_decisions(old, new), *similar]
+    }, [*_odd_scores(old, new), *similar]
 
 
 def without_outer_space(side: Table) -> Table:
@@ -174,14 +175,18 @@ def without_outer_space(side: Table) -> Table:
     return dataclasses.replace(side, **changed, label_names=label_names)
 
 
-def _odd_decisions(*sides: Table) -> list[Doubt]:
-    """Decisions that are seldom the most probable class."""
+def _odd_scores(*sides: Table) -> list[Doubt]:
+    """Logits that are probabilities, decisions that are seldom the most probable."""
     found = []
-    for side in sides:
+    for side in (side for side in sides if side.kind != "classes"):
+        rows = sample_rows(side.values)
+        one = (rows >= 0).all() and np.allclose(rows.sum(axis=1), 1, atol=_NEAR)
+        if side.kind == "logits" and one and (rows > 0).sum() > len(rows):
+            said = "logits are at least 0 and sum to one; are they probabilities?"
+            found.append(Doubt("logits", f"{side.name}: {said} Call them prob_<class>"))
         if side.decisions is None:
             continue
-        top = sample_rows(side.values).argmax(axis=1)
-        differ = side.decisions[0, sampled(side.examples)] != top
+        differ = side.decisions[0, sampled(side.examples)] != rows.argmax(axis=1)
         if differ.mean() > 0.5:
             said = (
                 f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
@@ -423,6 +428,10 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
                 "answer, numbers in a column value"
             )
             found.append(Doubt("many-classes", said))
+    apart = not np.intersect1d(scanned.old.predicted, scanned.new.predicted).size
+    if labels is None and seen and apart and pair.examples >= _FEW:
+        said = "no class is predicted by both versions, so their names may differ"
+        found.append(Doubt("renamed-classes", f"{said}: {_REPAIR}"))
     for side, of in sides:
         if said := _no_class(pair, side, of, labels):
             remedy = "if that is not a class, leave its column out or rename it"
