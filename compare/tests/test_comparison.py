@@ -223,6 +223,8 @@ def test_columns_that_options_use_count_as_read():
     )
     with pytest.raises(ValueError, match="column class is called like predictions"):
         compare(table, table, by=["class"], **options)
+    found = compare(table, table | {"part": [*"aabb"]}, by=["part"], **options)
+    assert "for 2 of 4 examples; that of old is taken" in str(found.notes)
 
 
 def _named(seed, classes=("cat", "dog", "eel"), examples=60):

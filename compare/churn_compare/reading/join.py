@@ -62,6 +62,7 @@ def join(
     *,
     labels: Any = None,
     slices: Any = None,
+    new_slices: ExampleValues | None = None,
     by: Sequence[str] = (),
     clusters: Any = None,
     class_map: Any = None,
@@ -85,6 +86,7 @@ def join(
         new: the one that is to replace it.
         labels: separate labels, see `read_labels`, which must agree with the sides'.
         slices: separate slices, see `read_slices`.
+        new_slices: those of the new side, of which a difference is noted.
         by: columns of outcomes' own files that are slices, too.
         clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
             Of outcomes also a column of theirs.
@@ -156,6 +158,9 @@ def join(
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
+    if new_slices is not None:
+        for name, values in rows.values_of(tidy(new_slices, "slices")).items():
+            rows.note_difference(name, old, groupings[name], values)
     groupings |= {name: _own_column(name, rows, old, new) for name in by}
     fields: dict[str, Any] = {}
     doubts: list = []
@@ -197,7 +202,7 @@ def read_pair(
     prediction_column: str | None = None,
     **joining: Any,
 ) -> Pair:
-    """Reads two versions of a classifier and joins them; `by` are the old one's."""
+    """Reads two versions of a classifier and joins them; `by` counts of the old one."""
     columns = {"id_column": id_column, "label_column": label_column}
     if by:
         slices = read_slices(old, id_column, only=by)
@@ -209,6 +214,8 @@ def read_pair(
         given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
+    if also := [name for name in by if name in sides[1].others()]:
+        joining["new_slices"] = read_slices(new, id_column, only=also)
     return join(*sides, labels=labels, slices=slices, **columns, **joining)
 
 
@@ -286,11 +293,7 @@ def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
     if not found:
         there = some([*dict.fromkeys([*others[0], *others[1]])]) or "none"
         raise PredictionsError(f"there is no column {column!r}; others are {there}")
-    if differ := int(np.sum(found[0] != found[-1])):
-        rows.notes.append(
-            f"Warning: {column} differs between the two sides for {differ:,} of "
-            f"{len(found[0]):,} examples; that of {sides[0].name} is taken."
-        )
+    rows.note_difference(column, sides[0], found[0], found[-1])
     return found[0]
 
 
@@ -350,6 +353,14 @@ class Rows:
     def _check_order(self, others: Mapping[str, Any], where: str) -> None:
         doubts = row_order_doubts(self._others, others, where, self._repeats)
         self.notes += settle(doubts, self._confirm)
+
+    def note_difference(self, column: str, old: Table, first: Any, other: Any) -> None:
+        """Notes that values of a column differ between the sides."""
+        if differ := int(np.sum(first != other)):
+            self.notes.append(
+                f"Warning: {column} differs between the two sides for {differ:,} of "
+                f"{len(first):,} examples; that of {old.name} is taken."
+            )
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Leaves out all examples but those of a mask `[N]`, which it returns."""
