@@ -14,7 +14,7 @@ from churn_compare.array_files import ArrayFileError
 from churn_compare.comparison import compare, compare_outcomes, outcome_sides
 from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
-from churn_compare.example_ids import PredictionsError
+from churn_compare.example_ids import PredictionsError, some
 from churn_compare.gate_outcomes import judge_measures
 from churn_compare.gates import Gate, GateError, closest, errors_in, gates_of, read_toml
 from churn_compare.number_text import (
@@ -157,6 +157,7 @@ class SuiteResult(Display):
     new: str  # name of the folder of the version that is to replace it
     level: float  # confidence level of all intervals
     benchmarks: tuple[Benchmark, ...]  # benchmarks, required ones first
+    left_out: tuple[str, ...] = ()  # files that were not compared
 
     def suites(self) -> list[tuple[str, Sequence[GateOutcome]]]:
         """Names of the required benchmarks with their gates."""
@@ -181,10 +182,8 @@ class SuiteResult(Display):
         return [
             f"{count_text(len(compared))} of {count_text(len(self.benchmarks))} "
             "benchmarks were compared; p-values are adjusted for all of them (Holm).",
-            *(
-                f"Advisory, not counted: {gate.line.split('  ', 1)[1]}"
-                for gate in gates
-            ),
+            *(f"Advisory, not counted: {of.line.split('  ', 1)[1]}" for of in gates),
+            *[f"Files left out: {some(self.left_out)}."] * bool(self.left_out),
         ]
 
     def document(self, command: str = "") -> Document:
@@ -250,7 +249,8 @@ def compare_suite(
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
     files = {of.file: name for name, of in suite.rules.items() if of.file}
-    found = [_files(Path(folder), files) for folder in (old, new)]
+    left: list[str] = []
+    found = [_files(Path(folder), files, left) for folder in (old, new)]
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
@@ -267,10 +267,10 @@ def compare_suite(
                 missing = f"{error}"
         compared.append(Benchmark(name, rules, result, missing))
     decided = tuple(_decided(compared, level))
-    return SuiteResult(Path(old).name, Path(new).name, level, decided)
+    return SuiteResult(Path(old).name, Path(new).name, level, decided, tuple(left))
 
 
-def _files(folder: Path, named: Mapping[str, str]) -> dict[str, Path]:
+def _files(folder: Path, named: Mapping[str, str], left: list[str]) -> dict[str, Path]:
     """Files of results by name of the benchmark, which may be `named` for its file."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
@@ -285,9 +285,13 @@ def _files(folder: Path, named: Mapping[str, str]) -> dict[str, Path]:
             continue
         stem = path.name[: -max(map(len, endings))]
         name: str = _NAME.fullmatch(stem)[1]  # type: ignore[index]
-        # Other files of JSON are reports and settings.
-        other = name.lower() in _SKIPPED or (".json" in endings and not _is_log(path))
+        other = name.lower() in _SKIPPED
+        if ".json" in endings and not other:  # reports and settings, or a log
+            other = True
+            with contextlib.suppress(PredictionsError):
+                other = reader_of(path) is None
         if other and path.name not in named:
+            left.append(f"{folder.name}/{path.relative_to(folder)}")
             continue
         name = named.get(path.name, name)
         if name in found:
@@ -299,12 +303,6 @@ def _files(folder: Path, named: Mapping[str, str]) -> dict[str, Path]:
     if not found:
         raise PredictionsError(f"{folder}: there are no files of results in it")
     return found
-
-
-def _is_log(path: Path) -> bool:
-    with contextlib.suppress(PredictionsError):
-        return reader_of(path) is not None
-    return False
 
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):

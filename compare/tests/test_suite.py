@@ -111,6 +111,8 @@ def test_equal_releases_pass(tmp_path):
     found = compare_suite(old, new)
     names = [of.name for of in found.benchmarks]
     assert found.passed and names == ["arc", "bias", "digits", "mmlu", "summary_cnn"]
+    assert "Files left out: old/model/results_2026" in str(found)
+    assert found.left_out[1::2] == ("old/setting.json", "new/setting.json")
     assert main(["suite", str(old), str(new)]) == 0
 
 
