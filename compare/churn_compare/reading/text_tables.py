@@ -74,6 +74,9 @@ def layout_of(path: Path) -> Layout:
     while first.startswith("#") and not told and _is_comment(first, more):
         first, _, more = more.partition("\n")
         first, skipped = first + "\n", skipped + 1
+    if first.strip() and not more.strip():
+        said = "its only line has the names of columns; add a row per example under it"
+        raise PredictionsError(f"it has no rows: {said}")
     quote = "'" if first.startswith("'") else '"'
     tables = {}
     for mark in [told[1]] if told else _DELIMITERS:
@@ -180,11 +183,9 @@ def read_text(
             raise PredictionsError(
                 "a row has more than a million characters; a quote may lack its end"
             ) from error
-    found = mark == ","
     if layout.delimiter != ",":
-        table, of_texts = _with_points(table)
-        found = found or of_texts
-    unusual += ["with decimal commas"] if found else []
+        table, found = _with_points(table)
+        unusual += ["with decimal commas"] * (found or mark == ",")
     return table if clean == names else table.rename_columns(clean), tuple(unusual)
 
 

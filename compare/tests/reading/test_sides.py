@@ -544,7 +544,7 @@ TEXTS = {  # a file and its text
     ("a.npy", "hello"): "it is not a NumPy .npy file",
     ("a.npz", "hello"): "it is not a NumPy .npz archive",
     ("a.parquet", "hello you"): "cannot be read, ",
-    ("a.csv", "id,p_0,p_1\n"): "it has no rows",
+    ("a.csv", "id,p_0,p_1"): "it has no rows: its only line has the names of columns",
     ("a.csv", "p_0,p_1\n1,x\n"): "invalid value 'x'",
     ("a.csv", "p_0,p_1\n1\n"): "Expected 2 columns, got 1",
     ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
