@@ -19,7 +19,7 @@ from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
 _SCORED = "/score"  # at the end of MLflow's columns
-_PROMPTFOO = "results of promptfoo"
+_PROMPTFOO, _INSTANCES = "results of promptfoo", "instances of Every Eval Ever"
 _ZSTANDARD = 93  # compression method of an archive
 
 
@@ -387,7 +387,8 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
 
 def _row(facts: dict[str, Any], asked: Any, scores: Mapping, said: Any = None) -> _Row:
     answers = {"answer": said} if isinstance(said, str) else {}
-    return _Row({**facts, "input_hash": _hash(asked)}, _scores(scores), answers)
+    facts = facts | {"input_hash": _hash(asked)} if asked else facts
+    return _Row(facts, _scores(scores), answers)
 
 
 def _gym(path: Path) -> Iterator[_Row]:
@@ -459,11 +460,12 @@ def _promptfoo(path: Path) -> Iterator[_Row]:
 def _mlflow(path: Path) -> Iterator[_Row]:
     """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
     for number, row in enumerate(read_json(path).to_pylist()):
-        scores = {
-            name.removesuffix(_SCORED).rpartition("/")[0] or name: value
-            for name, value in row.items()
-            if name.endswith(_SCORED)
-        }
+        scores: dict[str, Any] = {}
+        for name in (name for name in row if name.endswith(_SCORED)):
+            metric = name.removesuffix(_SCORED).rpartition("/")[0] or name
+            if metric in scores:
+                raise PredictionsError(f"there are several versions of {metric}")
+            scores[metric] = row[name]
         facts = {"id": row.get("id", row.get("request_id", number))}
         said = row.get("outputs", row.get("prediction"))
         yield _row(facts, row.get("inputs", row.get("request")), scores, said)
@@ -487,9 +489,5 @@ _TOOLS: tuple[tuple[str, str, Callable[[Path], Iterator[_Row]]], ...] = (
     ("__doc__ __metric__", "details of lighteval", _lighteval),
     ("doc metric model_response", "details of lighteval", _lighteval),
     ("testIdx promptIdx success", _PROMPTFOO, _promptfoo),
-    (
-        "sample_id evaluation_name answer_attribution",
-        "instances of Every Eval Ever",
-        _every_eval,
-    ),
+    ("sample_id evaluation_name answer_attribution", _INSTANCES, _every_eval),
 )

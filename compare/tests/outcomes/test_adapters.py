@@ -7,7 +7,6 @@ import pytest
 
 from churn_compare import compare_outcomes
 from churn_compare.cli import main
-from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import noise_floor
 from churn_compare.reading.outcomes import read_outcomes
 from tests.failures import fails
@@ -15,7 +14,7 @@ from tests.failures import fails
 RIGHT = [True, False, True, True, False, True]
 
 
-def promptfoo(path, right, errors=(), provider="openai:chat:a"):
+def promptfoo(path, right, errors=()):
     """The JSON of `promptfoo eval --output`."""
     rows = [
         {
@@ -24,7 +23,7 @@ def promptfoo(path, right, errors=(), provider="openai:chat:a"):
             "testIdx": i,
             "testCase": {"vars": {"city": f"c{i}"}, "assert": [{"type": "equals"}]},
             "promptId": "p",
-            "provider": {"id": provider, "label": ""},
+            "provider": {"id": "openai:chat:a", "label": ""},
             "prompt": {"raw": f"Where is c{i}?", "label": "Where is {{city}}?"},
             "vars": {"city": f"c{i}"},
             "response": None if i in errors else {"output": "here", "cached": False},
@@ -83,8 +82,7 @@ TOOLS = {  # file, a measure, the kinds of all, answers of six that change
 @pytest.mark.parametrize("write", TOOLS)
 def test_a_tool_is_read(write, tmp_path):
     name, measure, kinds, flips = TOOLS[write]
-    (tmp_path / "old").mkdir()
-    old = write(tmp_path / "old" / name, RIGHT)
+    old = write(tmp_path / f"old-{name}", RIGHT)
     new = write(tmp_path / name, [*RIGHT[:3], False, True, True])
     read = read_outcomes(old)
     found = [f"{k}:{v}" for k, v in read.measures.items() if v != "answer"]
@@ -92,18 +90,20 @@ def test_a_tool_is_read(write, tmp_path):
     assert read.columns[measure].tolist() == [[float(of) for of in RIGHT]]
     result = compare_outcomes(old, new)
     assert result["answer"]["share_changed"].value == pytest.approx(flips / 6)
-    found = result[measure]
-    assert found["negative_flip_rate"].value == pytest.approx(1 / 6)
-    assert found["positive_flip_rate"].value == pytest.approx(1 / 6)
+    for way in ("negative", "positive"):
+        assert result[measure][f"{way}_flip_rate"].value == pytest.approx(1 / 6)
+    old.write_text(old.read_text().replace('"inputs"', '"others"'))  # of MLflow
+    said = str(compare_outcomes(old, new).notes)
+    assert ("both files must keep the same order" in said) == (write is mlflow)
 
 
-def test_results_of_several_providers_are_refused(tmp_path):
-    both = json.loads(promptfoo(tmp_path / "a.json", RIGHT).read_text())
-    more = json.loads(promptfoo(tmp_path / "b.json", RIGHT, provider="b").read_text())
-    both["results"]["results"] += more["results"]["results"]
-    path = tmp_path / "both.json"
-    path.write_text(json.dumps(both))
+def test_results_of_several_providers_or_metrics_are_refused(tmp_path):
+    path = promptfoo(tmp_path / "a.json", RIGHT)
+    path.write_text(path.read_text().replace("openai:chat:a", "b", 1))
     fails("2 pairs of a prompt and a provider", read_outcomes, path)
+    table = mlflow(tmp_path / "table.json", RIGHT)
+    table.write_text(table.read_text().replace("latency", "exact_match/v2/score"))
+    fails("there are several versions of exact_match", read_outcomes, table)
 
 
 @pytest.mark.parametrize("write", [promptfoo, every_eval])
@@ -135,7 +135,6 @@ def test_a_score_without_a_worst_value_is_not_made_wrong(tmp_path):
     new = promptfoo(tmp_path / "new.json", RIGHT, errors=[0])
     for path in (old, new):
         path.write_text(path.read_text().replace('"tone": ', '"tone": -1'))
-    with pytest.raises(PredictionsError, match="tone has no value that stands for"):
-        compare_outcomes(old, new, errors="wrong")
+    fails("tone has no value that", compare_outcomes, old, new, errors="wrong")
     found = compare_outcomes(old, new, errors="drop")["tone"]
     assert (found["score_change"].value == 0 and np.isnan(found.p)) or found.p == 1
