@@ -95,15 +95,19 @@ def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
     axes.errorbar(x[0], y[0], **errors, **style)
 
 
+def face(i: int) -> dict:
+    """Style of the bars and boxes of the method at place `i`."""
+    style = {"edgecolor": INK, "linewidth": 0.8, "alpha": 0.8}
+    return style | {"facecolor": colour(i), "hatch": HATCHES[i % len(HATCHES)]}
+
+
 def bars_by_row(axes, rows, kinds) -> None:
     """Horizontal bars of each kind: numbers and errors, or NaN, of all rows."""
     height = 0.8 / len(kinds)
     for k, (kind, (values, errors)) in enumerate(kinds.items()):
         places = [row + (k - (len(kinds) - 1) / 2) * height for row in range(len(rows))]
         known = [value if math.isfinite(value) else 0.0 for value in values]
-        style = {"height": 0.9 * height, "capsize": 2, "ecolor": INK, "edgecolor": INK}
-        style |= {"facecolor": colour(k), "hatch": HATCHES[k % len(HATCHES)]}
-        style |= {"linewidth": 0.8, "alpha": 0.8}
+        style = face(k) | {"height": 0.9 * height, "capsize": 2, "ecolor": INK}
         bars = [error_bar(error) or 0.0 for error in errors]
         axes.barh(places, known, xerr=bars, label=kind, **style)
     axes.set_yticks(range(len(rows)), [short_label(row) for row in rows])
