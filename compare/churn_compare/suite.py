@@ -285,11 +285,10 @@ def _files(folder: Path, named: Mapping[str, str], left: list[str]) -> dict[str,
             continue
         stem = path.name[: -max(map(len, endings))]
         name: str = _NAME.fullmatch(stem)[1]  # type: ignore[index]
-        other = name.lower() in _SKIPPED
-        if ".json" in endings and not other:  # reports and settings, or a log
-            other = True
+        other = name.lower() in _SKIPPED or ".json" in endings  # reports and settings
+        if name.lower() not in _SKIPPED:
             with contextlib.suppress(PredictionsError):
-                other = reader_of(path) is None
+                other = other and reader_of(path) is None  # or a log
         if other and path.name not in named:
             left.append(f"{folder.name}/{path.relative_to(folder)}")
             continue
