@@ -260,7 +260,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
         axes.scatter(x, y, s=30 * line["serving"], marker=style, c="C0")
         about = round(x)  # whose labels may overlap
         above[about] = max(y, above.get(about, -gap) + gap)
-        place = 1.04 * about, above[about]
+        place = 1.04 * max(x, about), above[about]
         axes.annotate(line["label"], place, va="center", fontsize=6)
     single = sorted((b for b in best if b["serving"] == 1), key=lambda b: b["training"])
     xs, ys = ([line[k] for line in single] for k in ("training", "churn"))
