@@ -216,7 +216,7 @@ def window_order(key: Array, number: Array, mask: Array) -> Array:
 
 
 def of_window(
-    program: Program, inputs: ReplicaInputs, window: Window, number: Array
+    program: Program, inputs: ReplicaInputs, window: Any, number: Array
 ) -> tuple[ReplicaInputs, Array]:
     """The inputs for one window, which may belong to the warm start, and the order.
 
