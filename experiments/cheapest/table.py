@@ -105,11 +105,11 @@ def lines_of(folder: Path) -> list[Line]:
             line["ece"] = _number(row["ece"])
         found.append(line)
     if old:
-        return [*found, *serving_lines(folder)]
+        return [*found, *serving_lines(folder, config)]
     return [*found, selection_line(folder, config)]
 
 
-def serving_lines(folder: Path) -> list[Line]:
+def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
     """The retrained and the fine-tuned network, served together with the old one.
 
     `churn_compare.repair` chooses the rule of run r on the validation examples: a
@@ -143,9 +143,9 @@ def serving_lines(folder: Path) -> list[Line]:
         ]
         served = flips[name] - [r.flips_avoided.value for r in results]
         error = 1 - right[name].mean(-1) - [r.accuracy_change.value for r in results]
-        line: Line = {"study": read_study(folder).config.name, "row": f"{name}_served"}
-        line |= {"label": f"{name}, served with the old", "training": 1.0}
-        line["serving"] = 1 + np.mean([r.both for r in results])
+        label = f"{config.spec(name).label}, served with the old"
+        line: Line = {"study": config.name, "row": f"{name}_served", "label": label}
+        line |= {"training": 1.0, "serving": 1 + np.mean([r.both for r in results])}
         plain = flips["none"], 1 - right["none"].mean(-1)
         for out, values, than in (
             ("churn", served, plain[0]),
