@@ -169,14 +169,12 @@ def images(tmp_path_factory):
 
 def two_updates(config, images, out, *names):
     """Trains rows of a tiny form on noise for an epoch, which is two updates."""
-    grey = config.model.name in ("lenet5", "mlp")
-    kind = "grey" if grey else "coloured"
+    kind = "grey" if config.model.name in ("lenet5", "mlp") else "coloured"
     kind = "texts" if config.model.name in _OF_TEXTS else kind
     own = [("data.vocabulary", None), ("data.sequence_length", 8), ("train.epochs", 1)]
     if config.data.name != "digits":
         own.append(("data.name", str(images / f"{kind}.npz")))
-    if config.data.train_size is None:
-        own.append(("data.train_size", 128))
+    own += [("data.train_size", 128)] * (config.data.train_size is None)
     # Noise has ten classes, and few examples of two of them.
     rows = tuple(dataclasses.replace(row, classes=()) for row in config.methods)
     config = replaced(dataclasses.replace(config, methods=rows), own)
@@ -185,14 +183,16 @@ def two_updates(config, images, out, *names):
     for name in names:
         folder = out / "methods" / name
         (line,) = (folder / "metrics.jsonl").read_text().splitlines()
-        examples = config.spec(name).train_size or config.data.train_size
-        assert json.loads(line)["step"] == examples // config.train.batch_size
+        spec = config.spec(name)
+        examples, train = spec.train_size, spec.config(config.train)
+        steps = (examples or config.data.train_size) // train.batch_size
+        assert json.loads(line)["step"] == steps
         predictions = load_predictions(folder / "predictions.npz")
         assert predictions.logits.shape[::2] == (2, 10)
         assert np.all(np.isfinite(predictions.logits))
         assert not predictions.meta["stopped"]
         if name == "scratch":  # its members share weights
-            members = config.spec(name).method.members
+            members = spec.method.members
             shape = (2, members, *predictions.logits.shape[1:])
             assert load_members(folder / MEMBERS["test"]).logits.shape == shape
 
