@@ -232,7 +232,7 @@ def module_of_file(file: str) -> ModuleType:
     if "." in path.stem:
         raise ValueError(f"{file} cannot be imported; rename it without the dot")
     if not path.is_relative_to(folder) or "." in str(path.parent.relative_to(folder)):
-        folder = path.parent  # a folder with a dot in its name is no package
+        folder = path.parent  # Python cannot import a name with a dot
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     name = ".".join(path.relative_to(folder).with_suffix("").parts)

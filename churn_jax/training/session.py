@@ -278,11 +278,11 @@ def replica_inputs(run: Run, program: Program, order: Any = ()) -> ReplicaInputs
 
     numbers = np.asarray(config.numbers)
     spread = spreader(NamedSharding(program.mesh, P(REPLICA)))
-    own, warm = spread([keys(numbers), keys(np.zeros_like(numbers))])
-    ordered, augment, members = own
+    ordered, augment, members = spread(keys(numbers))
     coefficients = init_coefficients(method, config, program.mesh)
     if run.clicks is None:
         return ReplicaInputs(order, augment, coefficients, members)
+    warm = spread(keys(np.zeros_like(numbers)))
     return ReplicaInputs(ordered, augment, coefficients, members, warm_keys=warm)
 
 

@@ -177,7 +177,7 @@ def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
     if gate.grouping and CLASSES in pair.slices:
         yield 'a column of the slices is called "class", like the groups by label'
     if gate.grouping == ALL_SLICES:
-        yield not pair.slices and "there are no slices; --by or --slices gives some"
+        yield "" if pair.slices else "there are no slices; --by or --slices gives some"
     elif gate.grouping == CLASSES:
         there = [] if pair.labels is None else np.unique(pair.labels).tolist()
         names = [*map(pair.class_name, there)]
@@ -189,9 +189,9 @@ def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
 
 
 def _obstacles_of_classes(gate: Gate, pair: Pair) -> Iterator[str | bool]:
-    none, of_class = "there are no labels", gate.grouping == CLASSES
+    unlabelled, of_class = "there are no labels", gate.grouping == CLASSES
     if gate.quantity == EQUIVALENT:
-        yield pair.labels is None and not pair.partial and none
+        yield pair.labels is None and not pair.partial and unlabelled
         return
     quantity = QUANTITIES[gate.quantity]
     of_changed = gate.quantity in OF_CHANGED or quantity.name.endswith("_nfr")
@@ -200,7 +200,7 @@ def _obstacles_of_classes(gate: Gate, pair: Pair) -> Iterator[str | bool]:
     if pair.partial and quantity.labels and not of_changed:
         yield "only examples that change have labels"
     needed = quantity.labels and not (pair.partial and of_changed)
-    yield (needed or of_class) and pair.labels is None and none
+    yield (needed or of_class) and pair.labels is None and unlabelled
     for name, side in (("old", pair.old), ("new", pair.new)):
         if quantity.scores in ("both", name) and side.kind == "classes":
             yield f"{side.name} has predicted classes only, without probabilities"

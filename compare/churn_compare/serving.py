@@ -315,8 +315,7 @@ def repair(
             "the validation and the test predictions have different classes"
         )
     rule, candidates = _choose(chosen_on, allowed)
-    shared: dict[str, Any] = {"gates": wanted}
-    shared["waivers"] = (*waivers, *waivers_of(gates))
+    shared: dict = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)

@@ -249,8 +249,7 @@ def compare_suite(
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
     files = {of.file: name for name, of in suite.rules.items() if of.file}
-    left: list[str] = []
-    found = [_files(Path(folder), files, left) for folder in (old, new)]
+    found, left = zip(*(_files(Path(folder), files) for folder in (old, new)))
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
@@ -267,29 +266,30 @@ def compare_suite(
                 missing = f"{error}"
         compared.append(Benchmark(name, rules, result, missing))
     decided = tuple(_decided(compared, level))
-    return SuiteResult(Path(old).name, Path(new).name, level, decided, tuple(left))
+    return SuiteResult(Path(old).name, Path(new).name, level, decided, sum(left, ()))
 
 
-def _files(folder: Path, named: Mapping[str, str], left: list[str]) -> dict[str, Path]:
-    """Files of results by name of the benchmark, which may be `named` for its file."""
+def _files(folder: Path, named: Mapping) -> tuple[dict[str, Path], tuple]:
+    """Files by name of the benchmark, perhaps `named` for its file, and others."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
     found: dict[str, Path] = {}
+    left: list[str] = []
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts
         lower = path.name.lower()
-        every = (*ENDINGS, ".eval", ".json")
-        endings = [end for end in every if lower.endswith(end)]
+        endings = [e for e in (*ENDINGS, ".eval", ".json") if lower.endswith(e)]
         hidden = any(part.startswith(".") for part in inside) or len(inside) > _DEPTH
         if hidden or not endings or not path.is_file():
             continue
         stem = path.name[: -max(map(len, endings))]
         name: str = _NAME.fullmatch(stem)[1]  # type: ignore[index]
-        other = name.lower() in _SKIPPED or ".json" in endings  # reports and settings
-        if name.lower() not in _SKIPPED:
+        skipped = name.lower() in _SKIPPED
+        if ".json" in endings and not skipped:  # a log, or else a report or settings
+            skipped = True
             with contextlib.suppress(PredictionsError):
-                other = other and reader_of(path) is None  # or a log
-        if other and path.name not in named:
+                skipped = reader_of(path) is None
+        if skipped and path.name not in named:
             left.append(f"{folder.name}/{path.relative_to(folder)}")
             continue
         name = named.get(path.name, name)
@@ -301,7 +301,7 @@ def _files(folder: Path, named: Mapping[str, str], left: list[str]) -> dict[str,
         found[name] = path
     if not found:
         raise PredictionsError(f"{folder}: there are no files of results in it")
-    return found
+    return found, tuple(left)
 
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):

@@ -50,7 +50,7 @@ def test_tiny_form_is_two_replicas_and_two_epochs_of_the_same_study(name):
 
 
 def test_a_row_of_two_classes_has_updates_in_its_tiny_form():
-    """Of the 64 examples a dozen are left."""
+    """About a dozen of the 64 examples are left."""
     config = replaced(study("elodi-figures:tiny"), [("data.name", "digits")])
     inputs = StudyInputs(config)
     for spec in config.methods:

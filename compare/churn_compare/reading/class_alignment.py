@@ -428,10 +428,10 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
                 "answer, numbers in a column value"
             )
             found.append(Doubt("many-classes", said))
-    apart = not np.intersect1d(scanned.old.predicted, scanned.new.predicted).size
-    if labels is None and seen and apart and pair.examples >= _FEW:
-        said = "no class is predicted by both versions, so their names may differ"
-        found.append(Doubt("renamed-classes", f"{said}: {_REPAIR}"))
+    if labels is None and seen and pair.examples >= _FEW:
+        if not np.intersect1d(scanned.old.predicted, scanned.new.predicted).size:
+            said = "no class is predicted by both versions, so their names may differ"
+            found.append(Doubt("renamed-classes", f"{said}: {_REPAIR}"))
     for side, of in sides:
         if said := _no_class(pair, side, of, labels):
             remedy = "if that is not a class, leave its column out or rename it"

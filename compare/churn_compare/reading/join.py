@@ -214,7 +214,8 @@ def read_pair(
         given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
-    if also := [name for name in by if name in sides[1].others()]:
+    there = getattr(sides[1].account, "columns", ())
+    if also := [name for name in by if name in there]:
         joining["new_slices"] = read_slices(new, id_column, only=also)
     return join(*sides, labels=labels, slices=slices, **columns, **joining)
 
@@ -475,10 +476,10 @@ def row_order_doubts(
         a, b = codes = np.split(both, [len(texts[0])])
         once = all(len(np.unique(of)) == len(of) for of in codes)
         if np.array_equal(a, b):
-            first = texts[0].to_pylist()
-            start = int(first[0] != "0")
-            if once and first != [str(start + i) for i in range(len(first))]:
-                return []  # they are no numbers of rows
+            names = texts[0].to_pylist() if once else []
+            start = int(names[:1] != ["0"])
+            if names != [str(start + i) for i in range(len(names))]:
+                return []  # ids in the same order, which do not just count the rows
         elif once and len(np.intersect1d(a, b)) > len(a) / 2:
             moved.append(name)
         elif not once and np.array_equal(np.sort(a), np.sort(b)):
