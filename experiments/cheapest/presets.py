@@ -267,14 +267,11 @@ def _retrain(task: Task) -> StudyConfig:
     activations = {k: tuple((v,) for v in five) for k, five in ACTIVATIONS.items()}
     smooth = {row.name: row for row in _smooth_rows(task.model)}
     four = ERM(members=4, deploy="mean_probs")
+    wide = MethodSpec("wide", "Twice the size", ERM(), UNTREATED, model=task.wide)
     rows = (
         *_retraining(task, chosen("retrain", task, RETRAINING)),
         MethodSpec("ensemble_4", "4-Ensemble", four, "[reproducibility] Table 7"),
-        *(
-            MethodSpec("wide", "Twice the size", ERM(), UNTREATED, model=wide)
-            for wide in (task.wide,)
-            if wide
-        ),
+        *([wide] if task.wide else []),
         *(
             smooth[_named(kind, *settings[0])]
             for kind, settings in chosen("retrain", task, activations).items()
