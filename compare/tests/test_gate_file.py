@@ -111,6 +111,7 @@ def test_every_quantity_has_a_key(bound):
         ("max-nfr = 0.1\n[classes]\non = 'bound'", "classes: there is no gate"),
         ("max-nfr = 0.1\n[slices.region.north]", "slices.region.north: there is"),
         ("max-nfr = = 1", "not a TOML file"),
+        ("max-nfr = 0.1\nmax-nfr = 0.2", "not a TOML file"),
     ],
 )
 def test_a_wrong_entry_is_named(tmp_path, text, message):

@@ -47,6 +47,31 @@ def reference(old, new, labels):
     return {name: np.mean(numbers) for name, numbers in out.items()}
 
 
+def test_a_case_by_hand():
+    #         same right, negative flip, neutral, positive flip, wrong alike
+    old, new, labels = [0, 0, 1, 1, 2], [0, 1, 2, 0, 2], np.zeros(5, int)
+    found = {k: v.value for k, v in intervals(classes(old, new), labels).items()}
+    # Classes 0, 1, 2 are predicted 2, 2, 1 times before and 2, 1, 2 times after.
+    chance = (2 * 2 + 2 * 1 + 1 * 2) / 25
+    assert found == pytest.approx(
+        {
+            "accuracy_old": 2 / 5,
+            "accuracy_new": 2 / 5,
+            "accuracy_gain": 0.0,
+            "churn": 3 / 5,
+            "kappa": (2 / 5 - chance) / (1 - chance),
+            "negative_flip_rate": 1 / 5,
+            "positive_flip_rate": 1 / 5,
+            "relative_negative_flip_rate": (1 / 5) / (2 / 5 * 3 / 5),
+            "backward_trust_compatibility": 1 / 2,
+            "backward_error_compatibility": 2 / 3,
+            "good_churn": 1 / 3,
+            "bad_churn": 1 / 3,
+            "neutral_churn": 1 / 3,
+        }
+    )
+
+
 @pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
 @pytest.mark.parametrize("examples", [60, 5000])  # more than there are groups
 def test_values_equal_loops_over_pairs_of_runs(runs, examples):
