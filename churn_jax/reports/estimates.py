@@ -214,7 +214,7 @@ class Change(NamedTuple):
         scale, digits = (100, 2) if points else (1, 4)
         value = scale * found.difference
         below = self.ends(scale, digits)
-        return Cell(f"{value:+.{digits}f}", value, below), p_value(self.p)
+        return Cell(f"{value:+.{digits}f}", below), p_value(self.p)
 
     @property
     def verdict(self) -> str:

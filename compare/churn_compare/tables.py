@@ -113,7 +113,7 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
     heads = ("Example", "Label", "Predicted before", "Predicted now")
     more = ["Fall of the label's probability"] * scored
     more += ["Of pairs of runs"] * runs
-    columns = [Column(heading, "left", first="ascending") for heading in heads]
+    columns = [Column(heading, "left") for heading in heads]
     columns += [Column(heading, detail="full") for heading in more]
     rows = []
     for found in shown:
@@ -124,11 +124,11 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
             row.append(Cell(name, below=known))
         if scored:
             drop = found.label_drop
-            row.append(Cell(NOTHING if math.isnan(drop) else f"{drop:.3g}", drop))
+            row.append(NOTHING if math.isnan(drop) else f"{drop:.3g}")
         if runs:
-            row.append(Cell(share_text(found.share), found.share))
+            row.append(share_text(found.share))
         rows.append(row)
-    return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF)
+    return Table(columns, rows, kind="compare", brief=_BRIEF)
 
 
 def change_blocks(measure: MeasureFindings) -> list[Block]:
@@ -150,7 +150,7 @@ def change_blocks(measure: MeasureFindings) -> list[Block]:
     for change in measure.changes:
         row: list[Cell | str] = [change.id, _short(change.old), _short(change.new)]
         row += [_short(change.target)] if goal else []
-        row += [] if measure.decided else [Cell(f"{change.fall:.4g}", change.fall)]
+        row += [] if measure.decided else [f"{change.fall:.4g}"]
         rows.append(row)
     return [Text(said, "soft"), Table(heads, rows, kind="compare", brief=_BRIEF)]
 
@@ -183,7 +183,7 @@ def flow_map(flow: Flow) -> Table:
         if examples < _NOTHING:
             return Cell("")
         below = f"{mean_count(worse)} worse" if worse >= _NOTHING else ""
-        return Cell(mean_count(examples), examples, below, shade=shade)
+        return Cell(mean_count(examples), below, shade=shade)
 
     numbers = zip(names, *sums, _shades(sums[0]), strict=True)
     rows = [(name, *map(cell, *of)) for name, *of in numbers]
@@ -254,7 +254,7 @@ def group_blocks(
 def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
     changed = Column("Churn" if found.changed == "churn" else "Changed")
     numbers = {found.changed: changed}  # columns by name of the quantity
-    columns = [Column(first, "left", first="ascending"), Column("Examples")]
+    columns = [Column(first, "left"), Column("Examples")]
     judged = found.groups_judged
     if judged:
         change = QUANTITIES[found.change]
@@ -263,7 +263,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         flips = ("Negative flips", "Positive flips")
         worse, better = flips if found.decided else ("Worse", "Better")
         finding = Column("Finding", "left", detail="full")
-        columns[1:1] = finding, Column(points, first="ascending")
+        columns[1:1] = finding, Column(points)
         numbers = {
             f"{found.mean}_old": Column(f"{mean}, old", detail="full"),
             f"{found.mean}_new": Column(f"{mean}, new", detail="full"),
@@ -280,31 +280,30 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         columns.append(Column("Labelled"))
     columns += numbers.values()
     if judged:
-        columns.append(Column("p", first="ascending", detail="full"))
-        columns.append(Column("Adjusted p", first="ascending"))
+        columns.append(Column("p", detail="full"))
+        columns.append(Column("Adjusted p"))
     rows = []
     for group in groups:
         row: list[Cell | str] = [group.name]
         if judged:
             word = found.finding(group)
             row.append(Cell(_MARKS.get(word, NOTHING), tone=word))
-            row.append(_sorted_cell(group, found.change))
-        row.append(Cell(count_text(group.examples), group.examples))
+            row.append(_group_cell(group, found.change))
+        row.append(count_text(group.examples))
         if sampled and (of := group.sampled) is not None:
-            row.append(Cell(f"{of.labelled} of {of.changed}", of.labelled))
+            row.append(f"{of.labelled} of {of.changed}")
             both = {**group.quantities, **of.these}
             group = dataclasses.replace(group, quantities=both)
-        row += [_sorted_cell(group, name) for name in numbers]
+        row += [_group_cell(group, name) for name in numbers]
         if judged:
-            row += [Cell(p_text(p), p) for p in (group.p, group.adjusted_p)]
+            row += [p_text(p) for p in (group.p, group.adjusted_p)]
         rows.append(row)
-    return Table(columns, rows, kind="compare", sortable=True, brief=_BRIEF_GROUPS)
+    return Table(columns, rows, kind="compare", brief=_BRIEF_GROUPS)
 
 
-def _sorted_cell(group: Group, name: str) -> Cell:
+def _group_cell(group: Group, name: str) -> Cell:
     cell = number_cell(group[name], QUANTITIES[name].unit)
-    text = cell.text.removesuffix(" points")
-    return Cell(text, group[name].value, cell.below)
+    return Cell(cell.text.removesuffix(" points"), cell.below)
 
 
 def version_table(result: VersionsResult, labels: Sequence[str]) -> Table:

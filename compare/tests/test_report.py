@@ -6,8 +6,6 @@ import io
 import json
 import math
 import re
-import shutil
-import subprocess
 import types
 from importlib import resources
 from xml.etree import ElementTree
@@ -51,8 +49,9 @@ def text(whole, tmp_path_factory):
 
 def test_the_page_is_whole_and_needs_nothing_else(text):
     page = Page(text)
-    assert not {"link", "iframe", "object", "base", "img", "form"} & set(page.tags)
-    assert page.tags.count("script") == 1 and len(text) < 600_000
+    assert len(text) < 600_000
+    unwanted = {"script", "link", "iframe", "object", "base", "img", "form"}
+    assert not unwanted & set(page.tags)
     assert not any(name.startswith("on") for name, _ in page.attributes)
     for link in (*page.of("src"), *page.of("href"), *page.of("xlink:href")):
         assert link.startswith("#")
@@ -118,8 +117,8 @@ def test_the_groups_that_changed_most_surely_come_first():
     section = html_fragment(group_blocks(result_of(), "class", groups))
     openly = section[: section.index("<summary>All 100<")]
     rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", openly, re.DOTALL)
-    p = [float(re.findall(r'data-value="([^"]*)"', row)[-1]) for row in rows]
-    assert p == pytest.approx(np.linspace(0.001, 0.199, 100)[:30])
+    p = [float(re.findall(r"<td>([^<]*)</td>", row)[-1]) for row in rows]
+    assert p == pytest.approx(np.linspace(0.001, 0.199, 100)[:30], abs=6e-4)
     word = "worse" if group["accuracy_gain"].value < 0 else "better"
     assert [word in row for row in rows] == [True] * 25 + [False] * 5  # below 0.05
     assert f"<strong>25 {word}</strong>" in section
@@ -149,7 +148,7 @@ def test_changes_between_classes_are_a_heat_map():
     names = [f"c{i:02}" for i in range(20)]
     table = flow_map(Flow(names, names[::-1], (1.0,) * 20, (0.0,) * 20, (0.0,) * 20))
     assert table.heads[-1].heading == table.cells[-1][0].text == "9 others"
-    counted = sum(c.value or 0 for row in table.cells for c in row[1:])
+    counted = sum(int(c.text or 0) for row in table.cells for c in row[1:])
     assert counted == 20 and len(table.rows) == 12
 
 
@@ -180,42 +179,6 @@ def test_a_notebook_shows_verdict_gates_and_numbers_in_its_own_style(whole):
     for rule in re.findall(r"([^{}]+)\{", rules):
         assert all(s.strip().startswith(".churn-jax") for s in rule.strip().split(","))
     assert not re.search(r"[{;](color|background):(?!inherit|none)", rules)
-
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-@pytest.mark.parametrize("clicks", [1, 2])
-def test_a_browser_sorts_numbers_as_numbers(tmp_path, text, clicks):
-    click = (
-        '<script>const head = [...document.querySelectorAll("th")].find('
-        '(th) => th.textContent === "Churn" && th.dataset.first);'
-        f"for (let i = 0; i < {clicks}; i++) head.firstChild.click();</script></body>"
-    )
-    # The page would refuse a second script.
-    page = re.sub(r"<meta http-equiv[^>]*>", "", text).replace("</body>", click)
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    dom = subprocess.run(
-        [
-            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *(f"--user-data-dir={tmp_path}/profile", "--dump-dom"),
-            (tmp_path / "page.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
-    section = dom[dom.index("<h2>Classes") : dom.index("<h2>Slices")]
-    heads = re.findall(r"<th scope=\"col\"([^>]*)>", section)
-    (place,) = (i for i, head in enumerate(heads) if "aria-sort" in head)
-    rows = re.findall(r"<tr><th scope=\"row\">.*?</tr>", section, re.DOTALL)
-    cells = [re.findall(r"<t[hd]([^>]*)>", row)[place] for row in rows]
-    values = [float(re.search(r'data-value="([^"]*)"', c).group(1)) for c in cells]
-    assert len(set(values)) > 3
-    assert values == sorted(values, reverse=clicks == 1)
 
 
 def test_every_part_of_a_full_comparison_is_printed(whole):

@@ -59,7 +59,6 @@ class Cell:
     """A cell of a table with more than plain text."""
 
     text: str
-    value: float | None = None  # sort key; None for the text, NaN comes last
     below: str = ""  # a second line in small print, for example an interval
     mark: str = ""  # words on a last line, for example "doubtful [1]"
     tone: str = ""  # "better", "worse" or "doubt", for the mark or else the text
@@ -70,13 +69,6 @@ class Cell:
     def tint(self) -> int | None:
         """Percentage of the colour behind the text; None without a shade."""
         return None if math.isnan(self.shade) else round(70 * self.shade)
-
-    @property
-    def sorted_by(self) -> str | None:
-        """Sort key as the page's script reads it; None without a value."""
-        if self.value is None or math.isnan(self.value):
-            return None if self.value is None else ""
-        return f"{self.value:.12g}".replace("inf", "Infinity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +81,6 @@ class Column:
     # Shared heading of adjacent columns; columns without one come first.
     group: str = ""
     from_width: int = 0  # least width of a terminal that shows it
-    # Order after the first click on the heading.
-    first: Literal["ascending", "descending"] = "descending"
     detail: Detail = "verdict"  # least level that shows it
 
     @property
@@ -111,7 +101,6 @@ class Table:
     # has no frame in a terminal; with "main" a phone hides the second and the third
     # column unless it is also "whole".
     kind: str = "plain"
-    sortable: bool = False  # True if readers of the page can sort it
     brief: int = 0  # number of rows below full detail; 0 for all
 
     @property

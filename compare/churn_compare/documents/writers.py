@@ -1,16 +1,14 @@
 """Writers of a document: an HTML page, Markdown, a terminal, CSV and JSON.
 
-A page is one file for screens, phones and paper. It loads nothing, which its
-Content-Security-Policy makes the browser enforce, and has one script, for sortable
-tables. All text is escaped by Jinja2, unless a template marks it `safe`, as for
-drawings, or a value is `Markup`.
+A page is one file for screens, phones and paper. It loads and runs nothing, which its
+Content-Security-Policy makes the browser enforce. All text is escaped by Jinja2, unless
+a template marks it `safe`, as for drawings, or a value is `Markup`.
 """
 
 import base64
 import csv
 import dataclasses
 import functools
-import hashlib
 import io
 import json
 import math
@@ -68,17 +66,12 @@ _NAME = 12  # least width of a name, in any terminal
 def html_page(document: Document) -> str:
     """A document as a whole HTML page."""
     blocks = visible_blocks(document.blocks, figures=True)
-    script = _file("page.js") if _any_sortable(blocks) else ""
-    digest = _base64(hashlib.sha256(script.encode()).digest())
-    run = f"; script-src 'sha256-{digest}'" if script else ""
     return _render(
         "page",
         blocks,
         title=document.title,
         facts=[fact for fact in document.facts if fact],
         command=document.command,
-        script=script,
-        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{run}",
     )
 
 
@@ -90,13 +83,6 @@ def html_fragment(blocks: Sequence[Block]) -> str:
 def _render(name: str, blocks: Sequence[Block], **values: Any) -> str:
     template = _templates().get_template(f"{name}.html.j2")
     return template.render(blocks=blocks, style=_file(f"{name}.css"), **values)
-
-
-def _any_sortable(blocks: Sequence[Block]) -> bool:
-    return any(
-        getattr(block, "sortable", False) or _any_sortable(getattr(block, "blocks", ()))
-        for block in blocks
-    )
 
 
 def _file(name: str) -> str:
