@@ -388,6 +388,8 @@ def test_links_between_files_lead_somewhere(page):
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+        text = target.read_text() if target.suffix == ".md" else ""
+        assert "<!-- shows: " not in text, f"{link} is empty outside of the site"
 
 
 def test_the_parts_that_contributing_names_are_there():
