@@ -187,7 +187,7 @@ def flow_map(flow: Flow) -> Table:
 
     numbers = zip(names, *sums, _shades(sums[0]), strict=True)
     rows = [(name, *map(cell, *of)) for name, *of in numbers]
-    return Table([Column("Before, now", "left"), *names], rows, kind="compare")
+    return Table([Column("Old, new", "left"), *names], rows, kind="compare")
 
 
 def mean_count(examples: float) -> str:

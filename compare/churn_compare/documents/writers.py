@@ -307,15 +307,16 @@ def _table(table: Table, width: int) -> "RenderableType":
         out = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
         if sum(widest[i] + 2 for i, _ in columns) > width:
             columns = [(i, c) for i, c in columns if c.detail != "full"]
+    heads = enumerate(table.heads)
+    least = [min(widest[i], _NAME if c.align == "left" else width) for i, c in heads]
+    # Tables of many classes or versions may be too wide.
+    wide = table.caption or sum(least[i] + 2 for i, _ in columns) > width
     for i, column in columns:
-        least = min(widest[i], _NAME) if column.align == "left" else widest[i]
-        # Otherwise tables of many versions may be too wide.
-        least = None if framed or table.caption else least
         out.add_column(
             terminal_text(column.full_heading),
             justify=column.align or "left",
             overflow="ellipsis" if framed else "fold",
-            min_width=least,
+            min_width=None if framed or wide else least[i],
         )
     for row in rows:
         out.add_row(*(row[i] for i, _ in columns))

@@ -156,6 +156,8 @@ def test_tables_without_frames_never_break_a_number():
     said = plain_text(Document("", blocks=[table]), 40)
     assert "123,456.789" in said and "│" not in said
     assert max(map(len, said.splitlines())) <= 40
+    many = Table(["", *"abcdefghij"], [("n", *["12.5 worse"] * 10)], kind="compare")
+    assert plain_text(Document("", blocks=[many])).count("worse") == 10
 
 
 def test_an_aligned_table_is_markdown_as_it_is():
