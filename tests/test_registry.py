@@ -18,6 +18,7 @@ from churn_jax.reports import QUANTITIES, column
 from churn_jax.studies import PRESETS, ModelConfig, StudyConfig, preset
 from churn_jax.studies.folder import importable
 from churn_jax.studies.presets import as_row, parted
+from tests.refusals import refusals
 
 
 @pytree
@@ -86,20 +87,16 @@ def test_a_value_of_another_kind_is_refused(shapes):
         shapes.find("math:pi")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("lien", "unknown shape 'lien'; known: square, line; did you mean line?"),
-        ("no_such_module:x", "no_such_module cannot be imported .*PYTHONPATH"),
-        (":x", "no module cannot be imported"),
-        ("math:", "module math has no "),
-        ("math:no.where", "module math has no no.where"),
-        ("math:sqr", "module math has no sqr; did you mean sqrt"),
-    ],
+test_what_cannot_be_found_is_named = refusals(
+    ("lien", "unknown shape 'lien'; known: square, line; did you mean line?"),
+    ("no_such_module:x", "no_such_module cannot be imported .*PYTHONPATH"),
+    (":x", "no module cannot be imported"),
+    ("math:", "module math has no "),
+    ("math:no.where", "module math has no no.where"),
+    ("math:sqr", "module math has no sqr; did you mean sqrt"),
+    call=lambda shapes, name: shapes.find(name),
+    fixtures=["shapes"],
 )
-def test_what_cannot_be_found_is_named(shapes, name, message):
-    with pytest.raises(ValueError, match=message):
-        shapes.find(name)
 
 
 def test_an_error_inside_a_module_is_one_sentence(shapes, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from churn_jax.command.options import (
     read_options,
     study_of,
 )
+from churn_jax.training.progress import Display, Work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,17 +76,18 @@ def plan(argv: Sequence[str]) -> int:
         )
     import jax
 
-    from churn_jax import planning
+    from churn_jax.planning import Slice
     from churn_jax.planning.compile import (
         check_compiler,
         check_mesh,
         default_mesh,
         default_row,
+        plan_apart,
         plan_text,
     )
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
-    part, path = planning.Slice.parse(options.topology), options.json
+    part, path = Slice.parse(options.topology), options.json
     if path is not None:  # refused now, and not after minutes of compiling
         if path.name in ("", "-") or path.is_dir():
             raise ValueError(f"--json needs the name of a file; got {path}")
@@ -96,14 +97,9 @@ def plan(argv: Sequence[str]) -> int:
     mesh = config.train.mesh if meshed else default_mesh(config, part)
     check_mesh(mesh, part)
     check_compiler()
-    if not options.quiet:
-        print(f"{row} for {part.name}: compiling takes minutes", file=sys.stderr)
-    # The compiler hears nothing for that long, so Ctrl-C ends the process.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        found = planning.plan(config, row, part, mesh)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Display(quiet=options.quiet, stderr=True) as shown:
+        shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
+        found = plan_apart(config, row, part, mesh)
     print(plan_text(found))
     if path is not None:
         write_file(path, json.dumps(found.to_json(), indent=1) + "\n")

@@ -5,15 +5,20 @@ By default a float32 matmul has 8 (TPU) or 10 (recent GPUs) bits of mantissa: er
 without an accelerator `conftest.py` leaves these tests out.
 """
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration import replaced
 from churn_jax.ensembles import average_logits, average_probs, gate
 from churn_jax.metrics import l1_distance, pairwise, surrogate_churn
 from churn_jax.models import LeNet5
 from churn_jax.models.convolution import banded_convolution
+from churn_jax.studies import preset
+from churn_jax.studies.repeatability import Launch, measure
 from tests import reference_losses, reference_metrics
 from tests.losses.cases import CASES as LOSSES
 from tests.losses.cases import CLASSES
@@ -112,3 +117,13 @@ def test_layouts_of_lenet_agree_at_full_precision():
 def test_the_default_device_is_the_accelerator():
     assert jax.default_backend() in ("gpu", "tpu")
     assert draw(0, 2).devices() == {jax.devices()[0]}
+
+
+@pytest.mark.parametrize("model", ["mlp", "resnet20"])
+def test_launches_with_deterministic_kernels_agree_bit_by_bit(model):
+    # The launches see the devices that this process sees, not conftest.py's default.
+    assert os.environ.get("JAX_PLATFORMS") != "cpu"
+    network = [("model.name", model), ("model.features", ())]
+    config = replaced(preset("digits:tiny"), network)
+    drift = measure(Launch(config, updates=20), 2, deterministic=True)
+    assert drift.repeats, drift.first_difference

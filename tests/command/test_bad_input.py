@@ -1,5 +1,6 @@
 """Bad input is one sentence and exit code 2, and earlier results stay as they were."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,22 @@ def test_settings_that_do_not_fit_are_refused_and_bind_nobody(
     refused([*STUDY, "--out", out, *options.split()], *words)
     assert not list(out.glob("methods/*/predictions.npz"))
     assert not list(out.glob("methods/*/checkpoints/*"))
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "words"),
+    [
+        ("matplotlib", [], "Matplotlib, which draws the report"),
+        ("wandb", ["--log", "wandb"], "pip install wandb"),
+        ("mlflow", ["--log", "mlflow"], "pip install mlflow"),
+    ],
+)
+def test_a_missing_package_is_said_before_anything_is_trained(
+    refused, monkeypatch, tmp_path, package, options, words
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    refused([*STUDY, *options, "--out", tmp_path / "run"], words)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["file/run", "file"])

@@ -313,14 +313,6 @@ def test_another_seed_is_another_one_for_rows_with_seeds_of_their_own():
     assert bases["old"] == 1000 and bases["none"] == bases["ensemble"] == 1001
 
 
-def test_a_matplotlib_that_cannot_draw_is_found_before_training(
-    tmp_path, refused, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refused([*_SHORT, "--out", tmp_path / "run"], "Matplotlib, which draws the report")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     "words",
     [

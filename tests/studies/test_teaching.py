@@ -25,7 +25,7 @@ from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.predictions import row_teachers
 from churn_jax.studies.study import FinishedStudy
-from tests.methods.test_neighbours import in_numpy
+from tests.methods.test_updating import in_numpy
 from tests.studies.test_study import Watched, files, logits, recorded, small_study
 from tests.training.test_loggers import Recorder
 

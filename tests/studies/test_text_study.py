@@ -1,22 +1,31 @@
-"""A study of texts, from a file of token ids to its analyses."""
+"""Studies of texts: from token ids to analyses, and from pretrained weights."""
 
 import dataclasses
+import functools
+import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from safetensors.numpy import save_file
 
 from churn_compare.store import load_predictions
+from churn_jax import models
 from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MODELS
+from churn_jax.models.public_weights import PretrainedError
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.study import FinishedStudy
-from churn_jax.training import OptimizerConfig
+from churn_jax.training import MeshShape, OptimizerConfig
 from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
-from tests.studies.test_study import study_of
+from tests.models import drawn
+from tests.studies.test_study import logits, study_of
+from tests.training import tiny
 from tests.training.tiny_texts import Bag
 
 
@@ -100,3 +109,117 @@ def test_what_does_not_fit_texts_is_said_before_anything_is_trained(
         with pytest.raises(ValueError, match=message):
             study_costs(refused)
     assert not (tmp_path / "run").exists()
+
+
+_VOCABULARY, _CLASSES = 20, 3
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """One layer and no dropout compile in half the time."""
+    small = functools.partial(
+        models.Bert,
+        positions=5,
+        depth=1,
+        width=8,
+        attention_heads=2,
+        hidden=6,
+        dropout=0.0,
+    )
+    monkeypatch.setitem(MODELS._built_in, "bert_tiny", small)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A checkpoint for three classes."""
+    path = tmp_path / "bert"
+    path.mkdir()
+    network = models.create("bert_tiny", num_classes=_CLASSES, vocabulary_size=20)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.ones((1, 2), int))
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), shapes)
+    written = models.to_hugging_face(empty)
+    weights = drawn.weights({name: value.shape for name, value in written.items()})
+    save_file(weights, path / "model.safetensors")
+    config = {
+        "model_type": "bert",
+        "vocab_size": _VOCABULARY,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 6,
+        "max_position_embeddings": 5,
+    }
+    (path / "config.json").write_text(json.dumps(config))
+    return str(path)
+
+
+def _model(folder):
+    return ModelConfig("bert_tiny", vocabulary_size=_VOCABULARY, pretrained=folder)
+
+
+def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
+    network = _model(folder).build(5)  # classes; the folder has three
+    assert network.note == f"weights of bert from {folder}; fresh: head"
+    module = models.create("bert_tiny", num_classes=5, vocabulary_size=_VOCABULARY)
+    loaded = models.load_pretrained(folder, module)
+    assert network.name == f"bert_tiny-pretrained_{loaded.fingerprint}"
+    assert network.init.weights is _model(folder).build(5).init.weights  # one copy
+    run = tiny.make_run(ERM(members=2), network=network, replicas=2)
+    words = jnp.ones((1, 2), jnp.int32)
+    (variables,) = tiny.drawn(run, words, MeshShape(replica=2))
+    params = dict(variables["params"])
+    head = np.asarray(params.pop("head")["kernel"]).reshape(4, -1)
+    assert len(np.unique(head[:, 0])) == 4
+    assert jax.tree.structure(params) == jax.tree.structure(loaded.variables["params"])
+    jax.tree.map(
+        lambda leaf, read: np.testing.assert_array_equal(
+            leaf, np.broadcast_to(read, leaf.shape)
+        ),
+        params,
+        loaded.variables["params"],
+    )
+
+
+def test_a_folder_for_another_network_is_refused(folder):
+    with pytest.raises(PretrainedError, match="fit Bert; the network is MLP"):
+        ModelConfig("mlp", pretrained=folder).build(_CLASSES)
+    with pytest.raises(ValueError, match="'mlp' has no field 'vocabulary_size'"):
+        ModelConfig("mlp", vocabulary_size=9).build(_CLASSES)
+    with pytest.raises(PretrainedError, match="needs 30522"):
+        ModelConfig("bert_tiny", pretrained=folder).build(_CLASSES)
+
+
+@pytest.mark.slow
+def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path):
+    generator, arrays = np.random.default_rng(0), {}
+    for split, count in (("train", 24), ("test", 6)):
+        arrays[f"{split}_tokens"] = generator.integers(1, _VOCABULARY, 4 * count)
+        arrays[f"{split}_offsets"] = np.arange(count + 1) * 4
+        arrays[f"{split}_label"] = np.arange(count) % _CLASSES
+    np.savez(tmp_path / "texts.npz", **arrays)
+    config = study_of(
+        MethodSpec("one", "One", ERM()),
+        data=DataConfig(
+            str(tmp_path / "texts.npz"),
+            validation=6,
+            sequence_length=5,
+            vocabulary_size=_VOCABULARY,
+        ),
+        model=_model(folder),
+        epochs=1,
+        batch_size=18,
+        optimizer=OptimizerConfig(learning_rate=0.0),
+    )
+    notes = []
+    out = run_study(config, tmp_path / "run", on_note=notes.append)
+    assert any(note.endswith(f"weights of bert from {folder}") for note in notes)
+    found = logits(out, "one")
+    module = models.create(
+        "bert_tiny", num_classes=_CLASSES, vocabulary_size=_VOCABULARY
+    )
+    variables = models.load_pretrained(folder, module).variables
+    tokens = arrays["test_tokens"].reshape(6, 4).astype(np.int32)
+    expected = jax.jit(module.apply)(variables, np.pad(tokens, ((0, 0), (0, 1))))
+    for run in found:
+        np.testing.assert_allclose(run, expected.logits, rtol=1e-4, atol=1e-4)
+    assert np.abs(found[0, 0] - found[0, 1]).max() > 0.01

@@ -1,17 +1,21 @@
-"""Loggers: what they are given, what a resumed training leaves, what failing costs."""
+"""Loggers and metrics files: what they get, what resuming leaves, what faults cost."""
 
 import csv
 import errno
+import json
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from churn_jax.methods import ERM
 from churn_jax.training import CsvLogger, LoggedRun, TensorBoardLogger, scalars, train
-from churn_jax.training.loggers import Loggers, as_loggers, flat
+from churn_jax.training.loggers import Loggers, MetricsWriter, as_loggers, flat
+from tests.refusals import refusals
 from tests.training import tiny
+from tests.training.tiny import read_metrics
 
 
 def record(epoch, value=0.5):
@@ -196,28 +200,14 @@ def test_loggers_are_named_or_given():
     assert as_loggers(()) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["tensorbord"], "unknown logger 'tensorbord'.*did you mean tensorboard"),
-        ([CsvLogger], "a logger is a name or an object with the methods start, log"),
-        ([print], "a logger is a name or an object"),
-        (["numpy:array"], "numpy:array cannot be made without arguments"),
-    ],
+test_what_is_no_logger_is_refused = refusals(
+    (["tensorbord"], "unknown logger 'tensorbord'.*did you mean tensorboard"),
+    ([CsvLogger], "a logger is a name or an object with the methods start, log"),
+    ([print], "a logger is a name or an object"),
+    (["numpy:array"], "numpy:array cannot be made without arguments"),
+    call=as_loggers,
+    error=(ValueError, TypeError),
 )
-def test_what_is_no_logger_is_refused(given, said):
-    with pytest.raises((ValueError, TypeError), match=said):
-        as_loggers(given)
-
-
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_missing_package_is_said_before_anything_is_trained(
-    refused, monkeypatch, tmp_path, name
-):
-    monkeypatch.setitem(sys.modules, name, None)
-    words = ["study", "digits:tiny", "--out", tmp_path / "out", "--log", name]
-    refused(words, f"pip install {name}")
-    assert not (tmp_path / "out").exists()
 
 
 def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys):
@@ -228,3 +218,74 @@ def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys)
     train(run, tiny.dataset(), loggers=[Recorder("log")], **options)
     (said,) = capsys.readouterr().out.splitlines()
     assert said == "tiny: Recorder failed, and training goes on without it: no network"
+
+
+def write(folder, epochs, **options):
+    writer = MetricsWriter(folder, **options)
+    for epoch in epochs:
+        writer.write(record(epoch))
+    writer.close()
+
+
+def epochs_in(folder):
+    return [line["epoch"] for line in read_metrics(folder)]
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path):
+    write(tmp_path, [1])
+    (line,) = read_metrics(tmp_path)
+    assert line["train"]["loss"] == [0.5, None]
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == line
+
+
+def test_lines_after_the_checkpoint_are_dropped_and_written_again(tmp_path):
+    write(tmp_path, [1, 2, 3])
+    write(tmp_path, [3, 4], done=16)
+    assert epochs_in(tmp_path) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("tail", ['{"epoch": 3, "st', "null", '{"other": 1}', "\x00"])
+def test_a_line_that_was_cut_is_left_out(tmp_path, tail):
+    write(tmp_path, [1, 2])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(tail)
+    write(tmp_path, [3], done=16)
+    assert epochs_in(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("damage", ["[1", '{"epoch": "2", "step": 2}', "", "[" * 9999])
+def test_a_damaged_line_does_not_take_those_after_it_along(tmp_path, damage):
+    write(tmp_path, [1, 2, 3, 4])
+    path = tmp_path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], damage, *lines[2:], ""]))
+    writer = MetricsWriter(tmp_path, done=24)
+    writer.close()
+    assert epochs_in(tmp_path) == [1, 3]
+    assert writer.note == f"line 2 of {path} could not be read and was left out"
+
+
+def test_a_full_disk_while_opening_keeps_the_earlier_lines(tmp_path, monkeypatch):
+    write(tmp_path, [1, 2])
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            MetricsWriter(tmp_path, done=8)
+    assert epochs_in(tmp_path) == [1, 2]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_full_disk_while_writing_is_heard_at_once(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    writer._file.close()
+    writer._file = open("/dev/full", "a")  # every write to it fails as on a full disk
+    with pytest.raises(OSError) as error:
+        writer.write(record(1))
+    assert error.value.errno == errno.ENOSPC
+    writer.close()

@@ -14,6 +14,7 @@ from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.training.state import scale_inputs
+from tests.refusals import refusals
 from tests.training import tiny
 
 RATES = (0.5, 0.0, 2.0, 1.0)
@@ -80,19 +81,18 @@ def test_every_network_is_trained_by_its_own_algorithm(shape):
         assert (plain < 1e-6) == (algorithm == "sgd")
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"member_rates": (1.0, 0.5, 0.1)},
+test_there_is_a_setting_for_every_network_or_for_none = refusals(
+    ({"member_rates": (1.0, 0.5, 0.1)}, "one per network of a replica, 2; got 3"),
+    (
         {"member_algorithms": ("sgd", "adam", "adagrad")},
-    ],
+        "algorithms .*one per network of a replica, 2; got 3",
+    ),
+    call=lambda own: tiny.session_of(
+        tiny.make_run(
+            ERM(members=2), network=tiny.LINEAR, optimizer=OptimizerConfig(**own)
+        )
+    ),
 )
-def test_there_is_a_setting_for_every_network_or_for_none(own):
-    run = tiny.make_run(
-        ERM(members=2), network=tiny.LINEAR, optimizer=OptimizerConfig(**own)
-    )
-    with pytest.raises(ValueError, match="one per network of a replica, 2; got 3"):
-        tiny.session_of(run)
 
 
 def start(*scale):
