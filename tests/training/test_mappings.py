@@ -26,7 +26,9 @@ TAUGHT = {"teachers": 8}
 def chosen(
     name="", *, platform, image=PHOTO, members=1, teachers=0, batch=128, mesh=(), **more
 ):
-    network = ModelConfig(name).build(10) if name else from_linen(tiny.SlimNet())
+    network = (
+        ModelConfig(name).build(10) if name else from_linen(tiny.TinyNet(slim=True))
+    )
     options = {"replicas": 4, "batch_size": batch, "mesh": MeshShape(*mesh), **more}
     method = ERM() if members == 1 else Codistillation(members=members)
     run = Run("a", method, (Group(network, members),), TrainConfig(**options))
