@@ -60,15 +60,3 @@ def test_data_shards_only_reduce():
     largest = max(x.nbytes for x in jax.tree.leaves(session.parts[0].state.params))
     # A device holds a quarter of the networks; no activation is as small as that.
     assert max(p for c in found if DATA in c.axes for p in c.parts) <= largest // 4
-
-
-@pytest.mark.slow
-@optimized
-def test_the_state_is_updated_in_place():
-    """Donated: every byte of the new state reuses one of the old state."""
-    session, compiled, _ = step_of("co-distilled pair")
-    memory = compiled.memory_analysis()
-    shards = [
-        x.addressable_shards[0].data for x in jax.tree.leaves(session.parts[0].state)
-    ]
-    assert memory.alias_size_in_bytes == sum(x.nbytes for x in shards)

@@ -82,13 +82,6 @@ def test_every_number_is_that_of_predictions_in_memory(unknown, monkeypatch):
     assert np.isfinite(expected["estimates.temperature.mean"])
 
 
-@pytest.mark.slow
-def test_one_run_has_no_pairs(small_blocks):
-    alone = summarize(mapped(drawn(runs=1)))
-    assert np.isnan(alone.churn.mean) and np.isnan(alone.prediction_difference.mean)
-    assert np.isnan(alone.curves.ambiguity).all() and len(alone.curves.ambiguity) == N
-
-
 def test_logits_that_are_not_finite_are_refused_as_in_a_file(small_blocks):
     test = drawn()
     logits = test.logits.copy()

@@ -13,6 +13,7 @@ from churn_jax.methods import Codistillation
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training import Interrupted, MeshShape
+from tests.refusals import refusals
 from tests.studies.test_study import logits, small_study
 
 _SMALL = small_study()
@@ -81,25 +82,6 @@ class TestGrid:
         axis = Axis("slow", "beta", (0.0, 0.1))
         assert baseline_point(config, [axis])[0].name == "baseline"
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("skl.betta=1", "did you mean beta"),
-            ("skl.members=1", "no coefficient 'members'"),
-            ("sk.beta=1", "unknown method 'sk'"),
-            ("skl=1", "no coefficient ''"),
-            ("skl.beta=a", "must be numbers"),
-            ("skl.beta=1,1", "a value twice"),
-            ("skl.beta=-1", "at least 0"),
-            ("skl.beta=inf", "finite"),
-            ("student.temperature=0", "above 0"),
-            ("skl.alpha", "give --values"),
-        ],
-    )
-    def test_bad_axes_are_one_sentence(self, text, message):
-        with pytest.raises(ValueError, match=message):
-            axis_of(text)
-
     def test_values_default_to_multiples_of_the_preset(self):
         assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
         (row,) = rows_of("skl.beta_ramp.steps=7")
@@ -108,6 +90,21 @@ class TestGrid:
             "skl.beta_ramp.steps=7",
             "SKL: beta_ramp.steps = 7",
         )
+
+
+test_bad_axes_are_one_sentence = refusals(
+    ("skl.betta=1", "did you mean beta"),
+    ("skl.members=1", "no coefficient 'members'"),
+    ("sk.beta=1", "unknown method 'sk'"),
+    ("skl=1", "no coefficient ''"),
+    ("skl.beta=a", "must be numbers"),
+    ("skl.beta=1,1", "a value twice"),
+    ("skl.beta=-1", "at least 0"),
+    ("skl.beta=inf", "finite"),
+    ("student.temperature=0", "above 0"),
+    ("skl.alpha", "give --values"),
+    call=axis_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -208,15 +205,6 @@ class TestSweep:
         with pytest.raises(ValueError, match=message):
             run_sweep(SMALL, out=tmp_path / "none", **options)
         assert not (tmp_path / "none").exists()
-
-    def test_a_launch_that_failed_before_training_binds_nobody(self, tmp_path):
-        axes, stop = [axis_of("entropy.alpha=0.1")], threading.Event()
-        stop.set()
-        large = dataclasses.replace(SMALL.train, batch_size=5000)
-        with pytest.raises(ValueError, match="larger than the training set"):
-            run_sweep(dataclasses.replace(SMALL, train=large), axes, tmp_path, seeds=2)
-        with pytest.raises(Interrupted, match="stopped before"):
-            run_sweep(SMALL, axes, tmp_path, seeds=3, stop=stop)
 
     def test_a_mesh_divides_programs_not_points(self, tmp_path):
         """3 seeds at 4 values lie on 4 devices, though 3 do not."""

@@ -146,17 +146,6 @@ def test_a_stream_equals_resident_data(options):
     assert parts.program.feed == ("shared" if FIXED in options.values() else "own")
 
 
-def test_a_replica_is_fed_alike_alone_and_among_others():
-    """Order and crops of replica r depend on its number alone."""
-    replica = 1
-    both, feed, *_ = batches(photos())
-    alone, single, *_ = batches(photos(), replicas=1, seed_numbers=(replica,))
-    assert (feed.kind, single.kind) == ("own", "shared")
-    for (images, labels), (image, label) in zip(both, alone, strict=True):
-        np.testing.assert_array_equal(images[replica], image)
-        np.testing.assert_array_equal(labels[replica], label)
-
-
 @pytest.mark.parametrize(
     ("seeds", "kind"),
     [

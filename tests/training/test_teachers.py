@@ -1,4 +1,4 @@
-"""Teachers in the engine: cached, calibrated, some members, with old models."""
+"""Teachers in the engine: cached, calibrated, with old models, as directions."""
 
 import dataclasses
 import functools
@@ -12,12 +12,14 @@ from jax.sharding import PartitionSpec as P
 
 from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
-from churn_jax.methods import ELODI
+from churn_jax.methods import ELODI, ERM, OneToOneDistillation
 from churn_jax.training import MeshShape
 from churn_jax.training.examples import example_of
-from churn_jax.training.partition import MEMBER, REPLICA
+from churn_jax.training.partition import DATA, MEMBER, REPLICA
 from churn_jax.training.program import make_program
+from churn_jax.training.session import open_session
 from churn_jax.training.teachers import Teacher, TeacherProgram, Teachers, one_by_one
+from tests.refusals import refusals
 from tests.training import tiny
 from tests.training.tiny import SMALL, WIDTH
 
@@ -62,15 +64,6 @@ def member_logits():
 
 
 class TestTheTeacher:
-    def test_members_answer_in_their_order(self):
-        logits = answers(taught_by(Teachers(trained())))
-        np.testing.assert_allclose(logits, member_logits()[1], atol=1e-5)
-
-    def test_the_first_members_are_a_teacher_of_their_own(self):
-        few = taught_by(Teachers(trained(), members=2))
-        assert few.size == 2
-        np.testing.assert_allclose(answers(few), member_logits()[1, :2], atol=1e-5)
-
     def test_unrolled_ones_answer_alike_and_one_can_be_picked(self):
         teacher = taught_by(Teachers(trained()), mapping="unroll")
         assert isinstance(teacher.variables[0], list)
@@ -96,21 +89,6 @@ class TestTheTeacher:
         cooled = taught_by(Teachers(shared, temperatures=temperatures))(IMAGES)
         expected = plain / temperatures[1][:, None, None]
         np.testing.assert_allclose(cooled, expected, atol=1e-5)
-
-    def test_a_bfloat16_teacher_is_close(self):
-        def half(params, x):
-            low = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
-            return SMALL.apply({"params": low}, x.astype(jnp.bfloat16))[0]
-
-        network = dataclasses.replace(
-            SMALL, apply=lambda v, x, **kw: (half(v["params"], x), {}), name="half"
-        )
-        teachers = Teachers(trained(), groups=(Group(network, 3),))
-        logits = answers(taught_by(teachers))
-        assert logits.dtype == jnp.bfloat16
-        gap = np.abs(np.float32(logits) - member_logits()[1]).max()
-        assert 1e-4 < gap < 0.05 * np.abs(member_logits()).max()
-        assert "half" in teachers.identity()["taught_as"]
 
     def test_every_point_of_a_sweep_has_the_same_teachers(self):
         cached = np.random.default_rng(0).normal(size=(2, 1, 4, 5))
@@ -264,38 +242,110 @@ def test_a_teachers_convolutions_decide_the_mapping_as_the_students_do():
     assert (found.mapping, found.teacher.mapping, updates) == ("vmap", "vmap", 4)
 
 
-class TestChecks:
-    @pytest.mark.parametrize(
-        ("build", "message"),
-        [
-            (lambda: {}, "needs a teacher, an old model or cached logits"),
-            (
-                lambda: {"old": (trained(),)},
-                "teacher deploys 3 networks; an old model is one",
-            ),
-            (
-                lambda: {"old": (older(),), "members": 1},
-                "members and temperatures need a teacher",
-            ),
-            (
-                lambda: {"teacher": trained(), "members": 4},
-                r"some of one group of networks, each of one member; got 4 of \[3\]",
-            ),
-        ],
-    )
-    def test_teachers_that_cannot_teach_are_refused(self, build, message):
-        options = build()
-        with pytest.raises(ValueError, match=message):
-            Teachers(**options)
+test_teachers_that_cannot_teach_are_refused = refusals(
+    (Teachers, "needs a teacher, an old model or cached logits"),
+    (lambda: Teachers(old=(trained(),)), "teacher deploys 3 networks; an old model is"),
+    (lambda: Teachers(old=(older(),), members=1), "temperatures need a teacher"),
+    (lambda: Teachers(trained(), members=4), r"one group .*one member; got 4 of \[3\]"),
+)
 
-    def test_a_checkpoint_knows_its_teachers(self):
-        ways = [
-            Teachers(trained()),
-            Teachers(trained(), members=2),
-            Teachers(trained(), (older(),)),
-            Teachers(trained(), (older(), older())),
-            Teachers(old=(older(),)),
-            Teachers(trained(), temperatures=np.ones((2, 3), np.float32)),
-            Teachers(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
-        ]
-        assert len({str(sorted(way.identity().items())) for way in ways}) == len(ways)
+
+def test_a_checkpoint_knows_its_teachers():
+    ways = [
+        Teachers(trained()),
+        Teachers(trained(), members=2),
+        Teachers(trained(), (older(),)),
+        Teachers(trained(), (older(), older())),
+        Teachers(old=(older(),)),
+        Teachers(trained(), temperatures=np.ones((2, 3), np.float32)),
+        Teachers(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
+    ]
+    assert len({str(sorted(way.identity().items())) for way in ways}) == len(ways)
+
+
+TEACHERS = 4
+ODS = OneToOneDistillation(
+    members=TEACHERS, perturbation="ods", temperature=2.0, step_size=0.05
+)
+STUDENT = tiny.hashed(from_linen(tiny.SharedNet(4)))
+
+
+@functools.cache
+def drawn_teachers():
+    return tiny.teacher(TEACHERS, network=tiny.SMALL)
+
+
+@functools.cache
+def perturbed(mesh, mapping):
+    """The states after one update and after five, which compile nothing more."""
+    run = tiny.make_run(ODS, network=STUDENT, mesh=MeshShape(*mesh), mapping=mapping)
+    stepper = tiny.stepper(run, taught_by=drawn_teachers())
+    first = stepper.advance(1)
+    with tiny.compilations() as names:
+        last = stepper.advance(4)
+    assert not [name for name in names if "steps" in name]
+    return stepper, first, last
+
+
+@pytest.mark.slow
+def test_perturbed_training_on_a_mesh_is_that_of_one_device():
+    """On the mesh, under `vmap`, every replica takes out its own drawn teacher."""
+    _, first, last = perturbed((1, 1, 1), "loop")
+    stepper, mesh_first, mesh_last = perturbed((2, 2, 2), "vmap")
+    program = stepper.session.program
+    assert program.teacher.sharded and program.mesh.size == 8
+    assert program.replicated
+    assert max(np.abs(g).max() for g in jax.tree.leaves(tiny.gradient(first))) > 0.05
+    for ours, theirs in (
+        (tiny.gradient(mesh_first), tiny.gradient(first)),
+        (mesh_last.sums, last.sums),
+        (mesh_last.params, last.params),
+        (mesh_last.model_state, last.model_state),
+    ):
+        assert tiny.largest_difference(ours, theirs) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fully_optimized")
+def test_the_direction_costs_one_image_between_members():
+    """The drawn teacher's gradient; all else that members exchange is logits."""
+    run = tiny.make_run(ODS, network=STUDENT, mesh=MeshShape(2, 2, 2), replicas=4)
+    found = tiny.compiled(run, taught_by=drawn_teachers())[2]
+    assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
+    rows = 2 * tiny.BATCH // 2  # local replicas times local batch
+    image, logits = rows * 8 * 8 * 4, rows * TEACHERS * tiny.CLASSES * 4
+    between = [c for c in found if c.axes == (MEMBER,)]
+    parts = sorted((part for c in between for part in c.parts), reverse=True)
+    assert parts[0] == image
+    assert parts[1] <= logits < image
+    gathered = [c for c in between if c.kind == "all-gather"]
+    assert {part for c in gathered for part in c.parts} == {logits}
+
+
+def test_the_engine_refuses_features_that_would_be_clipped():
+    images = tiny.dataset()
+    part = dataclasses.replace(
+        images.train, images=images.train.images / np.float32(64) - 2
+    )
+    features = dataclasses.replace(images, train=part)
+    run = tiny.make_run(ODS, network=STUDENT)
+    with pytest.raises(ValueError, match=r"from -2 to 1\.98.*outside of pixel_range"):
+        open_session(
+            run, features, directory=None, teacher=drawn_teachers(), mean=0.0, std=1.0
+        )
+
+
+@pytest.mark.slow
+def test_without_teachers_weight_it_is_plain_training_of_the_mean():
+    """alpha = 0, whatever is perturbed: the cross-entropy is on clean images."""
+    taught = tiny.teacher(2, replicas=2, network=tiny.LINEAR)
+    method = OneToOneDistillation(
+        members=2, alpha=0.0, perturbation="conf_ods", step_size=0.2
+    )
+    plain = ERM(members=2, over_members="mean")
+    states = []
+    for one, by in ((method, taught), (plain, None)):
+        run = tiny.make_run(one, network=tiny.LINEAR, replicas=2)
+        states.append(tiny.stepper(run, taught_by=by).advance(4))
+    assert tiny.largest_difference(states[0].params, states[1].params) < 1e-6
+    np.testing.assert_allclose(states[0].sums[:, 0], states[1].sums[:, 0], rtol=1e-6)
