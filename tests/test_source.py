@@ -29,7 +29,7 @@ FROM_VARIABLE = "${CHURN_COMPARE:?Set CHURN_COMPARE to the source of churn-compa
 FROM_GITHUB = 'env: {CHURN_COMPARE: "${{ vars.CHURN_COMPARE }}"}'
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n\n")
 LINK = re.compile(
-    r"\]\((?:\.\./|https://[^)\s]+/blob/main/)((?:docs|colabs)/[^)\s]+\))"
+    r"\]\((?:\.\./|https://[^)\s]+/blob/main/)((?:docs|colabs|experiments)/[^)\s]+\))"
 )
 COLAB = "https://colab.research.google.com/"
 

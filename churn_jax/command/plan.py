@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from churn_jax.command.options import (
     read_options,
     study_of,
 )
-from churn_jax.training.progress import Display, Work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,18 +76,17 @@ def plan(argv: Sequence[str]) -> int:
         )
     import jax
 
-    from churn_jax.planning import Slice
+    from churn_jax import planning
     from churn_jax.planning.compile import (
         check_compiler,
         check_mesh,
         default_mesh,
         default_row,
-        plan_apart,
         plan_text,
     )
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
-    part, path = Slice.parse(options.topology), options.json
+    part, path = planning.Slice.parse(options.topology), options.json
     if path is not None:  # refused now, and not after minutes of compiling
         if path.name in ("", "-") or path.is_dir():
             raise ValueError(f"--json needs the name of a file; got {path}")
@@ -97,9 +96,14 @@ def plan(argv: Sequence[str]) -> int:
     mesh = config.train.mesh if meshed else default_mesh(config, part)
     check_mesh(mesh, part)
     check_compiler()
-    with Display(quiet=options.quiet, stderr=True) as shown:
-        shown.work(Work(f"{row} for {part.name}", "compiling, which takes minutes", 0))
-        found = plan_apart(config, row, part, mesh)
+    if not options.quiet:
+        print(f"{row} for {part.name}: compiling takes minutes", file=sys.stderr)
+    # The compiler hears nothing for that long, so Ctrl-C ends the process.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        found = planning.plan(config, row, part, mesh)
+    finally:
+        signal.signal(signal.SIGINT, before)
     print(plan_text(found))
     if path is not None:
         write_file(path, json.dumps(found.to_json(), indent=1) + "\n")

@@ -1,18 +1,12 @@
-"""A preset's row compiled for a mesh of a slice: memory, what moves, and cycles.
-
-The TPU compiler keeps memory, locks and logs, so it runs in a process of its own.
-"""
+"""A preset's row compiled for a mesh of a slice: memory, what moves, and cycles."""
 
 import collections
 import dataclasses
 import importlib.metadata
 import importlib.util
 import math
-import multiprocessing
 import os
 import re
-import signal
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -126,6 +120,7 @@ def devices_of(part: Slice) -> Sequence[Any]:
     # Nothing is asked of a TPU machine, and no chip has to be locked.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     from jax.experimental import topologies
 
     options = {}
@@ -303,8 +298,11 @@ def compiled(step: Step, part: Slice, preset: str) -> Plan:
     try:
         program = step.jitted.lower(*step.arguments).compile()
     except jax.errors.JaxRuntimeError as error:
-        if not (refusal := _refusal(" ".join(str(error).split()), part, step)):
-            raise
+        said = " ".join(str(error).split())
+        if not (refusal := _refusal(said, part, step)):
+            raise ValueError(
+                f"the TPU compiler refuses {run.name}: {said[:300]}"
+            ) from error
         seconds = time.perf_counter() - began
         return dataclasses.replace(found, refusal=refusal, compile_seconds=seconds)
     seconds, text = time.perf_counter() - began, program.as_text()
@@ -327,64 +325,6 @@ def compiled(step: Step, part: Slice, preset: str) -> Plan:
         compile_seconds=seconds,
     )
     return dataclasses.replace(found, fits=found.used <= found.hbm)
-
-
-def plan_apart(config: StudyConfig, row: str, part: Slice, mesh: MeshShape) -> Plan:
-    """`plan` in a process of its own, whose messages are not shown."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    work = (theirs, config, row, part, mesh)
-    process: Any = context.Process(target=_answer, args=work)
-    try:
-        process.start()
-        theirs.close()
-        found = ours.recv()
-    except EOFError:
-        process.join()
-        killed = process.exitcode == -signal.SIGKILL
-        raise ValueError(
-            f"the compiler's process ended while it compiled {row} for {part.name}: "
-            + (
-                "it was killed; it may lack memory on this machine"
-                if killed
-                else f"exit code {process.exitcode}"
-            )
-        ) from None
-    finally:
-        ours.close()
-        if process.pid is not None:
-            process.kill()  # it has answered, or its answer is not waited for
-            process.join()
-    if isinstance(found, ValueError):
-        raise found
-    return found
-
-
-def _answer(answer: Any, *arguments: Any) -> None:
-    """In the new process: sends a plan, or why there is none."""
-    # The compiler hears no signal for minutes: Ctrl-C is left to the process that
-    # waits, and when that one ends, this one does.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libtpu logs there
-    os.environ["TPU_MIN_LOG_LEVEL"] = "3"  # and into files
-    jax.config.update("jax_platforms", "cpu")  # a TPU or GPU here is left to others
-    try:
-        found: Any = plan(*arguments)
-    except ValueError as error:
-        found = error
-    except jax.errors.JaxRuntimeError as error:  # it may not survive pickling
-        said = " ".join(str(error).split())[:300]
-        found = ValueError(f"the TPU compiler refuses {arguments[1]}: {said}")
-    answer.send(found)
-    answer.close()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _sizes(trees: dict[str, PyTree]) -> dict[str, int]:

@@ -23,7 +23,12 @@ import numpy as np
 
 from churn_compare.array_files import NpzArrays, replace_file
 from churn_compare.store import Predictions, is_stored, load_predictions
-from churn_jax.configuration.record import RowRecord, StudyError, read_record
+from churn_jax.configuration.record import (
+    RowRecord,
+    StudyError,
+    StudyRecord,
+    read_record,
+)
 
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 FILES = {"test": TEST, "validation": VALIDATION}  # of a method, by split
@@ -41,20 +46,15 @@ class Study:
     config: Any  # what it was launched with last, a `StudyConfig`
     # finished rows and those that are still planned, in the order of the plan
     methods: tuple[RowRecord, ...]
-    record: Any = None  # a `StudyRecord`; None where nothing was trained
+    record: StudyRecord
     # names and labels of planned rows that the last launch was not to train (`--only`);
     # they are in no other field
     unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
-    def trained(self) -> bool:
-        """True if a study trained the rows; else only their logits are known."""
-        return self.record is not None
-
-    @property
     def one_pass(self) -> bool:
         """True if the rows are click models, which learn in one pass."""
-        return self.trained and self.config.train.one_pass is not None
+        return self.config.train.one_pass is not None
 
     def file(self, name: str, split: str = "test") -> Path:
         """Predictions of one method."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from churn_compare.display import CompareResult
 from churn_compare.example_ids import rows_of
 from churn_compare.store import (
     Predictions,
@@ -162,9 +161,6 @@ class Report:
             and whether the file is damaged.
         updates: rows that replace others, with what effect; None in studies without.
         sweep: what was chosen on the validation split; None for a study.
-        comparisons: for logits that no study made, name of a row to its comparison with
-            the baseline, as `churn_jax.compare` makes it.
-        class_names: `C` names, where they are known.
         held_out: the same of clicks, on the examples that are never learned.
     """
 
@@ -180,8 +176,6 @@ class Report:
     unreadable: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     updates: Updates | None = None
     sweep: Sweep | None = None
-    comparisons: Mapping[str, CompareResult] = dataclasses.field(default_factory=dict)
-    class_names: tuple[str, ...] | None = None
     held_out: Report | None = None
 
     @property
@@ -249,8 +243,6 @@ class Report:
             return ""
         rows = [r for r in self.rows if r.changes and self._exchangeable(r, base)]
         tested = [row for row in rows if row.gain is not None]
-        if not tested and self.comparisons:
-            return ""  # what can be said of them is in `comparisons`
         if not tested:
             few = "Best: not decided; differences are tested with"
             return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
@@ -293,8 +285,6 @@ class Report:
     def _exchangeable(self, row: Row, base: Row) -> bool:
         """True if both have the same seeds in common and the same training examples."""
         a, b = row.info, base.info
-        if not self.study.trained:
-            return True
         ours, theirs = (factors_of(self.study, info).shared for info in (a, b))
         return ours == theirs and all(
             getattr(a.spec, name) == getattr(b.spec, name)
@@ -305,11 +295,6 @@ class Report:
     def caption(self) -> str:
         """The meaning of the table's numbers."""
         counts = sorted({len(row.summary.runs) for row in self.rows})
-        if counts == [1] and not self.study.trained:
-            return (
-                "One run of each row, so there is no spread over runs. Churn between "
-                "runs needs several of them, logits [R, N, C]."
-            )
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
         names, about = {quantity.name for quantity in self.columns}, self.headline
         notes = ""
@@ -393,18 +378,16 @@ class Report:
         most = max((len(row.summary.runs) for row in self.rows), default=0)
         if not 1 < most < ENOUGH_RUNS:
             return ""
-        more = " (--replicas)" if self.study.trained else ""
-        more = more if self.sweep is None else " (--seeds)"
+        option = "--replicas" if self.sweep is None else "--seeds"
         return (
             f"{most} runs per row are few: intervals are wide, and a single unusual "
-            f"run may decide a test. Take {ENOUGH_RUNS} or more{more}."
+            f"run may decide a test. Take {ENOUGH_RUNS} or more ({option})."
         )
 
     @property
     def context(self) -> tuple[str, ...]:
         """Sentences about what kind of churn it is; mostly none."""
-        infos = [row.info for row in self.rows] if self.study.trained else []
-        return kind_of_churn(self.study, infos)
+        return kind_of_churn(self.study, [row.info for row in self.rows])
 
 
 def _cost(row: Row, base: Row) -> str:

@@ -72,7 +72,7 @@ class AmbiguousInput(NamedTuple):
     """One test input the baseline's runs disagree about."""
 
     identity: str  # its id
-    label: str  # name of its class
+    label: str  # its class
     votes: str  # classes that the baseline's runs vote for and how many do, most first
     change: str  # `67 % → 0 %` of pairs differ, under the baseline and the best method
     image: np.ndarray | None  # `[H, W, C]` uint8, or None where none was kept
@@ -91,16 +91,12 @@ def best_row(report: Report) -> Row | None:
 
 def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, ...]:
     """The baseline's most ambiguous test inputs, the worst first."""
-    base, best, names = report.baseline, best_row(report), report.class_names
+    base, best = report.baseline, best_row(report)
     if base is None or len(base.summary.runs) < 2:
         return ()
-
-    def name(number: int) -> str:
-        return str(number) if names is None else names[number]
-
     curves = base.summary.curves
     order = np.argsort(-curves.ambiguity, kind="stable")[:count]
-    kept = load_examples(report.study.folder) if report.study.trained else {}
+    kept = load_examples(report.study.folder)
     shown = [row.summary.curves.ambiguity for row in (base, best) if row is not None]
     out = []
     for n in order[curves.ambiguity[order] > 0]:
@@ -109,8 +105,8 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
         out.append(
             AmbiguousInput(
                 identity=str(report.ids[n]),
-                label=name(int(report.labels[n])),
-                votes=", ".join(f"{name(int(c))} ({int(r)})" for c, r in votes),
+                label=str(report.labels[n]),
+                votes=", ".join(f"{c} ({r})" for c, r in votes),
                 change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
                 image=kept.get(report.ids[n].item()),
             )

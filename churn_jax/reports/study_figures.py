@@ -51,18 +51,15 @@ def study_figures(report: Report) -> list[Figure]:
     """The figures under the heading of that name; most studies lack some."""
     if not report.rows:
         return []
-    trained = [*series_figures(report)] if report.study.trained else []
-    found = [
-        *trained,
+    return [
+        *series_figures(report),
         on_reference_curve(report),
         pairwise_churn(report),
         churn_by_correctness(report),
         training_curves(report),
         confidence_histogram(report),
+        reliability_diagram(report),
     ]
-    if len(report.comparisons) != 1:
-        found.append(reliability_diagram(report))  # else the update has it
-    return found
 
 
 def _points(report: Report, across: Quantity, up: Quantity) -> list[Point]:
@@ -254,16 +251,13 @@ def pairwise_churn(report: Report) -> Figure:
         bar.set_label("Churn %")
         bar.outline.set_visible(False)
 
-    seeds = (
-        "Dark stripes there: run r of every method has the same seeds, so run r of two "
-        "methods churns less than other pairs do. "
-    )
     chart = Chart(
         "pairwise_churn",
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        f"different methods. {seeds if report.study.trained else ''}A run and itself: "
-        f"empty. At most {RUNS_SHOWN} runs per method.",
+        "different methods. Dark stripes there: run r of every method has the same "
+        "seeds, so run r of two methods churns less than other pairs do. A run and "
+        f"itself: empty. At most {RUNS_SHOWN} runs per method.",
         "Churn between every two runs, grouped by method",
         (5.4, 4.6),
     )

@@ -16,17 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from churn_compare import documents as doc
 from churn_compare.documents.plotting import page_figures
-from churn_compare.flip_counts import version_matrices
-from churn_compare.number_text import judgement
-from churn_compare.report import made, sections, terms
-from churn_compare.tables import matrix_tables, number_cell
-from churn_compare.verdict import sentences
 from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.estimates import UNKNOWN, UNTESTED
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.paper_numbers import paper_numbers, paper_section
 from churn_jax.reports.quantities import (
-    ABSENT,
     estimate_fields,
     times,
 )
@@ -44,20 +38,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 150  # columns of a terminal that shows the whole tables
-
-# Quantities of `compare` that rows of mere logits have, with heading and field.
-VERSUS = {
-    "churn": ("Churn", "churn_to_baseline"),
-    "negative_flip_rate": ("NFR", "negative_flips_to_baseline"),
-}
-_FIRST_SENTENCES = 3  # sentences of a comparison: churn, flips and accuracy
-_TONES = {"better": "good", "worse": "bad", "unclear": "even"}
-_OF_STUDIES = ("DEE", "KL of members, churn of members", "± of an update")
-_PAIRED = (
-    "Pairs share runs, so standard errors leave one run out at a time. Run r of a row "
-    "is compared with run r of the baseline. p is two-sided (Student's t, R − 1 "
-    "degrees of freedom) and Holm-adjusted over the rows; below 0.05 is an effect."
-)
 _FACTS = ("equation", "members", "training_cost", "inference_cost", "parameters")
 _FACTS += ("seconds", "compile_seconds")
 
@@ -87,8 +67,8 @@ def collect(run_dir) -> Report:
         no/such/run/study.json does not exist; is no/such/run the folder of a study?
     """
     study = read_study(run_dir)
-    if study.record.sweep is not None:
-        return collect_sweep(study)
+    if (sweep := study.record.sweep) is not None:
+        return collect_sweep(study, sweep)
     report = collected(study)
     if study.one_pass and study.record.data.validation:
         return dataclasses.replace(report, held_out=collected(study, "validation"))
@@ -148,19 +128,14 @@ def print_report(report: Report, console: Console | None = None) -> None:
         report: what `write` returned.
         console: where to; the standard output by default.
     """
-    doc.print_document(in_terminal(report), console)
-
-
-def in_terminal(report: Report) -> doc.Document:
-    """The verdict as lines, and where the page is."""
     found, page = study_document(report).as_lines(), report.files.get("report.html")
     written = doc.Text(f"Report: {page}" if page else "")
-    return doc.Document(found.title, blocks=[*found.blocks, written])
+    shown = doc.Document(found.title, blocks=[*found.blocks, written])
+    doc.print_document(shown, console)
 
 
 def study_document(report: Report) -> doc.Document:
-    """Verdicts, table, remarks and figures of a study, a sweep or logits."""
-    trained, record = report.study.trained, report.study.record
+    """Verdicts, table, remarks and figures of a study or a sweep."""
     named, stop, rest = report.best.partition(". ")
     said = (doc.Strong(named + stop[:1]), stop[1:] + rest)
     best = doc.Text(said if named else "", "best")
@@ -170,9 +145,7 @@ def study_document(report: Report) -> doc.Document:
     results: list[doc.Block] = [doc.Text(remark, "note") for remark in report.remarks]
     results += map(doc.Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
-    glossary = GLOSSARY if trained else _logits_glossary(report)
     held_out = report.held_out
-    infos = [row.info for row in report.rows] if trained else []
     parts = [
         choice_section(report),
         doc.Section("Results", results),
@@ -180,125 +153,27 @@ def study_document(report: Report) -> doc.Document:
             "Examples held out of the stream",
             [_table(held_out)] if held_out is not None and held_out.rows else [],
         ),
-        training_section(report.study, infos),
+        training_section(report.study, [row.info for row in report.rows]),
         updates_section(report),
-        *_version_sections(report),
         paper_section(paper_updates(report), "Update"),
         members_section(report),
         paper_section(paper_numbers(report)),
         doc.Section("Figures", [doc.Grid(study_figures(report))]),
         ambiguous_section(report),
         doc.Section("Methods", [doc.Grid(_cards(report))], detail="full"),
-        run_section(report.study) if trained else _logits_section(report),
-        doc.Section("Glossary", [doc.Terms(glossary)], detail="full"),
+        run_section(report.study),
+        doc.Section("Glossary", [doc.Terms(GLOSSARY)], detail="full"),
     ]
     return doc.Document(
         report.study.config.title,
-        run_facts(record) if trained else _logits_facts(report),
+        run_facts(report.study.record),
         [best, doc.Grid([first_figure(report), verdicts], kind="first"), *parts],
         data=_records(report),
     )
 
 
-# A report of logits has no training to tell of. It says what `compare` says of two
-# versions, also where each row is one run.
-def _logits_facts(report: Report) -> tuple[str, ...]:
-    """How many examples, classes and runs."""
-    counts = [
-        (one.examples, one.num_classes, len(one.runs) + len(one.stopped))
-        for one in (row.summary for row in report.rows)
-    ]
-    found = []
-    for word, numbers in zip(("example", "class", "run"), zip(*counts)):
-        ends = dict.fromkeys((min(numbers), max(numbers)))
-        plural = "es" if word == "class" else "s"
-        text = f"{' to '.join(f'{n:,}' for n in ends)} {word}"
-        text += plural if max(numbers) > 1 else ""
-        found.append(f"{text} per row" if word == "run" else text)
-    return tuple(found)
-
-
-def _logits_verdict(report: Report, row: Row) -> str:
-    """Changes from the baseline to a row, then the tests of several runs."""
-    if (step := report.comparisons.get(row.label)) is None:
-        return ""
-    said = list(sentences(step)[:_FIRST_SENTENCES])
-    # The intervals are of other examples and runs, the tests of other runs alone.
-    if row.gain is not None:
-        said.append(f"Over runs, on these examples: {row.clause}.")
-    return " ".join(said)
-
-
-def _logits_verdicts(report: Report) -> list[doc.Text]:
-    """Changes from the baseline to every other row."""
-    found = []
-    for row in report.rows:
-        if (step := report.comparisons.get(row.label)) is not None:
-            tone = _TONES[judgement("accuracy_gain", step["accuracy_gain"])]
-            said = f": {_logits_verdict(report, row)}"
-            found.append(doc.Text((doc.Strong(row.label), said), tone))
-    return found
-
-
-def _version_sections(report: Report) -> list[doc.Section]:
-    """Every update in full, and every row against every other; none of a study."""
-    steps, found = report.comparisons, []
-    for step in steps.values():
-        # Of the only update the verdict at the top has the first sentences.
-        said = sentences(step)[_FIRST_SENTENCES if len(steps) == 1 else 0 :]
-        blocks = [
-            *map(doc.Text, said),
-            doc.Text("\n".join(step.notes), "note remark"),
-            *(
-                doc.Fold(part.title, part.blocks, open=True, heading=True)
-                for part in sections("", step)
-            ),
-        ]
-        title = f"{step.old.name} → {step.new.name}"
-        if len(steps) == 1:
-            found.append(doc.Section(title, blocks, detail="full"))
-        else:
-            found.append(doc.Section("", [doc.Fold(title, blocks, heading=True)]))
-    if len(steps) < 2:  # the update has their numbers
-        return found
-    classes = [row.summary.curves.classes for row in report.rows]
-    matrices = version_matrices(classes, report.labels)
-    every = matrix_tables(matrices, [row.label for row in report.rows])
-    return [doc.Section("Every row against every other", every, detail="full"), *found]
-
-
-def _logits_section(report: Report) -> doc.Section:
-    """The versions that were compared."""
-    facts = {
-        row.info.label: f"{len(row.summary.runs)} runs, {row.summary.num_classes:,} "
-        "classes"
-        for row in report.rows
-    }
-    level = next((step.level for step in report.comparisons.values()), 0.95)
-    shown = doc.Facts(facts | made(level, "Software"))
-    return doc.Section("What was compared", [shown], detail="full")
-
-
-def _logits_glossary(report: Report) -> list[doc.Term]:
-    """The entries that concern logits, and those of a comparison."""
-    kept = [
-        dataclasses.replace(term, meaning=_PAIRED) if term.name == "± and p" else term
-        for term in GLOSSARY
-        if term.name not in _OF_STUDIES
-    ]
-    names = {name.strip() for term in kept for name in term.name.split(",")}
-    for step in report.comparisons.values():
-        for term in terms([step]):
-            if term.name not in names:
-                names.add(term.name)
-                kept.append(term)
-    return kept
-
-
 def _verdicts(report: Report) -> list[doc.Text]:
     """The effect of every row on the headline and on its quality."""
-    if not report.study.trained:
-        return _logits_verdicts(report)
     return [
         doc.Text((doc.Strong(row.label), f": {row.verdict}"), row.tone)
         for row in report.rows
@@ -308,31 +183,24 @@ def _verdicts(report: Report) -> list[doc.Text]:
 
 def _table(report: Report) -> doc.Table:
     """Method and costs, the quantities the study chose, and the comparison."""
-    about, trained, rows = report.headline, report.study.trained, report.rows
+    about, rows = report.headline, report.rows
     # What a row is judged by comes first: a phone shows it without scrolling.
     columns: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = [
         (q.column(WIDE), [q.cell(row.summary) for row in rows])
         for q in sorted(report.columns, key=lambda q: q is not about)
     ]
-    tested: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = []
-    if trained or any(math.isfinite(row.change.difference.difference) for row in rows):
-        head = "Δ churn" if about.name == "churn" else f"Δ of {about.heading}"
-        for i, name in enumerate((head, "p")):
-            tested.append((doc.Column(name), [row.change.cells[i] for row in rows]))
-    for name, (heading, _) in VERSUS.items() if report.comparisons else ():
-        steps = [report.comparisons.get(row.label) for row in rows]
-        head = doc.Column(f"{heading} vs. {report.baseline_label}")
-        tested.append(
-            (head, [number_cell(s[name] if s else None, "share") for s in steps])
-        )
+    head = "Δ churn" if about.name == "churn" else f"Δ of {about.heading}"
     first = 1 if about in report.columns else 0
-    columns[first:first] = tested
+    columns[first:first] = [
+        (doc.Column(name), [row.change.cells[i] for row in rows])
+        for i, name in enumerate((head, "p"))
+    ]
     columns += [
         (
             doc.Column(f"{what.capitalize()} cost", from_width=WIDE),
             [times(getattr(row.info, f"{what}_cost")) for row in rows],
         )
-        for what in (("training", "inference") if trained else ())
+        for what in ("training", "inference")
     ]
     heads, cells = zip(*columns, strict=True)
     lines = list(zip((row.label for row in rows), *cells, strict=True))
@@ -348,8 +216,6 @@ def _cards(report: Report) -> list[doc.Card]:
             for quantity in report.quantities
             if quantity not in report.columns and quantity.name != "parameters"
         }
-        if not report.study.trained:
-            others = {head: text for head, text in others.items() if text != ABSENT}
         more = doc.Fold("More numbers", [doc.Facts(others)])
         out.append(doc.Card(row.label, [doc.Facts(_method_facts(row)), more]))
     out += [
@@ -384,7 +250,7 @@ def _method_facts(row: Row) -> dict[str, str]:
 
 
 def _records(report: Report) -> doc.Records:
-    """A line per method; of mere logits without what nothing is known of."""
+    """A line per method."""
     found = paper_numbers(report)
     printed = [quantity.name for quantity in (found.metrics if found else ())]
     papers = {row.name: row.paper for row in found.rows} if found else {}
@@ -398,15 +264,7 @@ def _records(report: Report) -> doc.Records:
             row[f"paper_{name}_doubtful"] = "" if number is None else number.note
         rows.append(row | sweep_fields(report, one.info.name))
     fields = list(dict.fromkeys(name for row in rows for name in row))
-    if report.study.trained:
-        return doc.Records(fields, rows)
-
-    def known(field: str) -> bool:
-        values = (row.get(field) for row in rows)
-        return any(v not in (None, "") and v == v for v in values)  # NaN is not itself
-
-    fields = [field for field in fields if field != "status" and known(field)]
-    return doc.Records(fields, [{f: r[f] for f in fields if f in r} for r in rows])
+    return doc.Records(fields, rows)
 
 
 def _csv_row(report: Report, one: Row | Missing) -> dict[str, Any]:
@@ -428,14 +286,7 @@ def _csv_row(report: Report, one: Row | Missing) -> dict[str, Any]:
     for name in report.compared:
         if name in measured:
             out |= changes.get(name, UNTESTED._replace(quantity=name)).fields
-    out["verdict"] = getattr(one, "verdict", "")
-    if isinstance(one, Row) and (step := report.comparisons.get(one.label)):
-        out["verdict"] = _logits_verdict(report, one)
-        for name, (_, field) in VERSUS.items():
-            found = step[name]
-            out |= {field: found.value, f"{field}_low": found.low}
-            out |= {f"{field}_high": found.high}
-    return out
+    return out | {"verdict": getattr(one, "verdict", "")}
 
 
 Source = str | os.PathLike | Report
@@ -451,8 +302,7 @@ def table(source: Source) -> Any:
     test split, with what was chosen and `validation_churn` and so on in addition.
 
     Args:
-        source: the folder, or what `collect` or a function that writes a report
-            returned.
+        source: the folder, or what `collect` or `write` returned.
 
     Returns:
         A `pandas.DataFrame` whose index is the name of the row, where pandas is
@@ -468,8 +318,7 @@ def table(source: Source) -> Any:
     ends = ("", "_stderr", "_p_holm")
     fields += [f"delta_{n}{e}" for n in report.compared if n in shown for e in ends]
     swept = {n for row in report.rows for n in sweep_fields(report, row.info.name)}
-    fields += [n for n in records.fields if "_to_baseline" in n or n in swept]
-    fields = [n for n in fields if report.study.trained or n in records.fields]
+    fields += [name for name in records.fields if name in swept]
     rows = [
         {f: math.nan if row.get(f) is None else row[f] for f in fields}
         for row in records.rows
@@ -482,7 +331,7 @@ def table(source: Source) -> Any:
 
 
 def figures(source: Source) -> dict[str, Any]:
-    """The figures of the page, as Matplotlib objects but for those of comparisons.
+    """The figures of the page, as Matplotlib objects.
 
     Args:
         source: as in `table`.
@@ -490,8 +339,7 @@ def figures(source: Source) -> dict[str, Any]:
     Returns:
         Name to `matplotlib.figure.Figure`, in the order of the page. They are not
         registered with pyplot, so they take no memory once they are out of use; a
-        notebook shows them, and `figure.savefig(path)` writes them. Figures of
-        comparisons are SVG, a string that a notebook shows, too.
+        notebook shows them, and `figure.savefig(path)` writes them.
 
     Raises:
         ReportError: the folder has no usable record.

@@ -76,9 +76,8 @@ class Sweep:
         return sorted(found, key=lambda point: point.value or 0.0)
 
 
-def collect_sweep(study: Study) -> Report:
+def collect_sweep(study: Study, record: SweepRecord) -> Report:
     """The report of a sweep, as far as it is."""
-    record: SweepRecord = study.record.sweep
     # Without the rows that only teach, the baseline first.
     rows = {row.name: row for row in study.record.rows()}
     names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)

@@ -106,14 +106,14 @@ class _Truth:
 @dataclasses.dataclass(frozen=True)
 class _Limits:
     gates: File = None  # gate file (TOML): any limit, slice or class
-    max_churn: Limit = None  # most predictions that change, as 0.02 or 2%
-    max_nfr: Limit = None  # most negative flips, right before and wrong now
-    min_accuracy_gain: Limit = None  # least gain, new minus old; may be negative
+    max_churn: Limit = None  # largest share of changed predictions, 0.02 or 2%
+    max_nfr: Limit = None  # largest negative flip rate (right, then wrong)
+    min_accuracy_gain: Limit = None  # smallest gain, new minus old; may be negative
 
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    level: Share = 0.95  # level of the intervals, by default 0.95
+    level: Share = 0.95  # confidence level of the intervals (0.95)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Files:
 
 @dataclasses.dataclass(frozen=True)
 class _Reports(_Files):
-    junit: File = None  # gates as test cases, for a CI
+    junit: File = None  # gates as test cases, for CI
     markdown: File = None  # tables for a comment on a pull request
     full: Flag = False  # every table in the terminal
 
@@ -140,7 +140,7 @@ class Data(_Reading, _Truth):
     grades: Names = _Several()  # numbers of letter grades, such as A=1 B=0.5
     normalize: Equal = None  # text, squad or none: which answers are equal
     tolerance: Limit = None  # distance of equal numbers; 5% is relative
-    errors: Annotated[Errors, _shown("HOW")] = None  # wrong, drop or refuse
+    errors: Annotated[Errors, _shown("HOW")] = None  # errored examples: wrong or drop
     order: Names = _Several()  # versions of a folder, oldest first
 
 
@@ -148,10 +148,10 @@ class Data(_Reading, _Truth):
 class Gates(_Limits):
     """Conditions."""
 
-    max_slice_nfr: Limit = None  # most negative flips of each slice
-    max_excess_churn: Limit = None  # most churn beyond retraining; needs runs
-    max_share_worse: Limit = None  # most outcomes that get worse
-    min_score_change: Limit = None  # least new mean minus old
+    max_slice_nfr: Limit = None  # largest negative flip rate of each slice
+    max_excess_churn: Limit = None  # largest churn beyond retraining; needs runs
+    max_share_worse: Limit = None  # largest share of outcomes that get worse
+    min_score_change: Limit = None  # smallest new mean minus old
     inconclusive: Inconclusive = "exit"  # pass or fail in place of exit code 4
 
 
@@ -160,8 +160,8 @@ class Certainty(_Level):
     """Confidence."""
 
     cluster: Name = None  # column of dependent examples: document, user
-    noise: Annotated[Names, _shown("FILES")] = _Several()  # runs of one version
-    equivalent: Limit = None  # margin that the change is tested to stay within
+    noise: Annotated[Names, _shown("FILES")] = _Several()  # noise of one version
+    equivalent: Limit = None  # test that the change is smaller than this
     pool: Name = None  # column of benchmarks, each with the same weight
     any_time: Flag = False  # intervals that hold after every further label
 
@@ -170,8 +170,8 @@ class Certainty(_Level):
 class Output(_Reports):
     """Output."""
 
-    github: Flag = False  # the same, appended to $GITHUB_STEP_SUMMARY
-    demo: Flag = False  # two models of digits, with churn-demo.html
+    github: Flag = False  # append the tables of --markdown to the job's summary
+    demo: Flag = False  # compare two built-in models (churn-demo.html)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +185,8 @@ class LabelArguments(_Reading, _Sides):
     """Options of `label`."""
 
     out: File = None  # CSV to fill: label, or better (old, new, neither, both)
-    budget: Annotated[int, _shown("N")] = 0  # examples to label; all that change
-    by: Name = None  # column whose values have equally many each
+    budget: Annotated[int, _shown("N")] = 0  # most examples to draw; 0 for all
+    by: Name = None  # column: draw equally many of each value
     blind: Flag = False  # answers as A and B, with the key in a file of its own
     seed: Annotated[int, _shown("N")] = 0  # seed of the order
 
@@ -206,9 +206,9 @@ class SuiteArguments(_Reports, _Level):
 class RepairArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
     """Options of `repair`."""
 
-    validation: Annotated[Names, _shown("OLD_V NEW_V")] = _Several()  # that choose
+    validation: Annotated[Names, _shown("OLD_V NEW_V")] = _Several()  # to choose on
     out: File = None  # JSON of the rule, for `churn_compare.apply`
-    by: Names = _Several()  # columns of OLD whose values may keep the old version
+    by: Names = _Several()  # columns of OLD: groups that may keep the old version
     loss: Limit = None  # accuracy that the rule may lose against NEW, as 0.1%
 
 
@@ -216,10 +216,10 @@ class RepairArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
 class SizeArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
     """Options of `size`."""
 
-    change: Limit = None  # change of the mean to tell from zero; that of the files
-    power: Share = 0.8  # probability with which the interval tells it
-    min_score_change: Limit = None  # least new mean minus old
-    max_share_worse: Limit = None  # most outcomes that get worse
+    change: Limit = None  # change of the mean to detect; else the measured one
+    power: Share = 0.8  # probability of a decision
+    min_score_change: Limit = None  # smallest new mean minus old
+    max_share_worse: Limit = None  # largest share of outcomes that get worse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -471,9 +471,8 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
             if of == what and given[name]:
                 raise ValueError(f"--{name.replace('_', '-')} {why}")
     names = {"classes": "compare", "folder": "compare_versions"}
-    function: Any = noise_floor
-    if what != "noise":
-        function = _function(names.get(what, "compare_outcomes"))
+    name = names.get(what, "compare_outcomes")
+    function: Any = noise_floor if what == "noise" else _function(name)
     tolerance = given["tolerance"] or "0"
     settings: dict[str, Any] = {
         **given,

@@ -100,8 +100,9 @@ def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
             f"the gate {gate.text!r} does not stop a worse score: {better} is better "
             f"in {other[0].name}; write {bound}-{of_score.replace('_', '-')}{instead}"
         )
-    what = "slices" if gate.grouping else "number"
-    return f"the gate {gate.text!r} cannot be judged: no such {what} here"
+    there = dict.fromkeys(name for m in measures for name in m.quantities)
+    what = "slices here" if gate.grouping else f"number here, only {', '.join(there)}"
+    return f"the gate {gate.text!r} cannot be judged: no such {what}"
 
 
 def _judge_all(gate: Gate, found: Measured) -> Judged:

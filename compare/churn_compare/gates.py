@@ -409,8 +409,8 @@ def errors_in(place: str | os.PathLike) -> Iterator[None]:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise GateError(f"{path}: the gate file {what}")
+        what = "it is a folder" if path.is_dir() else "there is no such file"
+        raise GateError(f"{path}: {what}")
     try:
         import tomllib
 

@@ -122,9 +122,8 @@ def test_a_wrong_entry_is_named(tmp_path, text, message):
 
 
 def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
-    with pytest.raises(GateError, match="the gate file does not exist"):
-        read_gates(tmp_path / "gates.toml")
-    fails("the gate file is a folder", read_gates, tmp_path, of=GateError)
+    fails("there is no such file", read_gates, tmp_path / "no.toml", of=GateError)
+    fails("it is a folder", read_gates, tmp_path, of=GateError)
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\nmax-nfr = 0.1")
     fails("not a TOML file", read_gates, tmp_path / "latin.toml", of=GateError)
 

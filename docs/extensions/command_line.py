@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from churn_compare.cli import Arguments as Compare
+from churn_compare import cli as comparison
 from churn_compare.option_list import Option, options_of
 from churn_jax.cli import EXIT_CODES
 
 
 def arguments(command: str) -> type:
-    """The class of a command's options."""
-    if command == "compare":
-        return Compare
+    """The class of a command's options, also of `compare label` and its like."""
+    if command.startswith("compare"):
+        return getattr(comparison, f"{command[8:].title()}Arguments")
     home, name = ("study", "Report") if command == "report" else (command, "Arguments")
     return getattr(importlib.import_module(f"churn_jax.command.{home}"), name)
 

@@ -195,8 +195,8 @@ SIDES = "old.npy new.npy"
         ("--max-excess-churn 1%", "both versions have one run"),
         ("--html .", "--html: . is a folder; name a file"),
         ("--json /dev/null", "--json: /dev/null is not an ordinary file; name a file"),
-        ("--gates gone.toml", "gone.toml: the gate file does not exist"),
-        ("--slices gone.csv", "gone.csv"),
+        ("--gates gone.toml", "gone.toml: there is no such file"),
+        ("--slices gone.csv", "gone.csv: there is no such file"),
         ("--order a b", "--order is for a folder of versions"),
     ],
 )
@@ -211,7 +211,7 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
     [
         ("", "OLD and NEW are missing (churn-jax compare -h lists the options)"),
         ("old.npy", "NEW is missing; name two versions, or a folder of them"),
-        ("gone.npy new.npy", "gone.npy"),
+        ("gone.npy new.npy", "gone.npy: there is no such file"),
         ("old.npy labels.txt", "labels.txt"),
         ("old.npy short.npy", "20"),
         (". --json new.npy", "--json: new.npy is called like predictions"),

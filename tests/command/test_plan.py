@@ -27,7 +27,7 @@ def fake(config, row, part, mesh):
 def compile_with(monkeypatch, plan):
     """Nothing is compiled; `plan` makes the plans."""
     monkeypatch.setattr("churn_jax.planning.compile.check_compiler", lambda: None)
-    monkeypatch.setattr("churn_jax.planning.compile.plan_apart", plan)
+    monkeypatch.setattr("churn_jax.planning.plan", plan)
 
 
 @pytest.fixture

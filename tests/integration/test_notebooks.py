@@ -136,7 +136,9 @@ def test_the_format_is_valid_and_links_lead_somewhere(path):
     assert notebook.metadata.kernelspec.name == "python3"
     text = "".join(c.source for c in notebook.cells if c.cell_type == "markdown")
     for link in re.findall(r"\]\(((?!https:)[^)\s]+)\)", text):
-        assert (path.parent / link.partition("#")[0]).exists(), link
+        target = path.parent / link.partition("#")[0]
+        assert target.suffix != ".md" or "<!-- shows:" not in target.read_text(), link
+        assert target.exists(), link
     assert not preset_of(notebook)[1].endswith(":tiny")  # not what its outputs are of
 
 

@@ -184,8 +184,8 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
 
 def same_file(old: Any, new: Any) -> list[Doubt]:
     """A doubt if two versions are read from one file."""
-    paths = isinstance(old, str | os.PathLike) and isinstance(new, str | os.PathLike)
-    if not (paths and os.path.samefile(old, new)):
+    paths = [side for side in (old, new) if isinstance(side, str | os.PathLike)]
+    if not (len([*filter(os.path.exists, paths)]) == 2 and os.path.samefile(*paths)):
         return []
     said = (
         "old and new are the same file, so nothing can differ; write one file for each "

@@ -322,7 +322,7 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
     for words, says in (
         ([old, old, "--labels", old], "correct is judged already; no queue is needed"),
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
-        ([old, old, "--max-share-worse", "0.5"], "no such number here"),
+        ([old, old, "--max-share-worse", "0.5"], "such number here, only accuracy_o"),
         ([old, old, "--equivalent", "1"], "equivalent 1 may mean 1 % or 100 %"),
         ([old, old, "--equivalent", "0"], "the margin of equivalence must be above 0"),
     ):
