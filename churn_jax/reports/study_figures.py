@@ -1,10 +1,5 @@
 """The figures of a study's page."""
 
-import json
-import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
 import numpy as np
 
 from churn_compare.documents import Figure
@@ -13,11 +8,8 @@ from churn_compare.documents.plotting import (
     bars_by_row,
     colour,
     dash,
-    error_line,
-    level,
     short_label,
 )
-from churn_jax.configuration.codec import to_json
 from churn_jax.reports import charts
 from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.quantities import QUANTITIES, Quantity
@@ -26,7 +18,6 @@ from churn_jax.reports.report import Report, Row
 RUNS_SHOWN = 20  # per method in the pairwise map
 FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
 _ERROR = "Bars: one standard error."
-_LEFT_OUT = "Bars: one standard error, leaving one run out at a time."
 _LESS = "Calibrated NLL   (less is better)"
 
 
@@ -52,7 +43,6 @@ def study_figures(report: Report) -> list[Figure]:
     if not report.rows:
         return []
     return [
-        *series_figures(report),
         on_reference_curve(report),
         pairwise_churn(report),
         churn_by_correctness(report),
@@ -70,122 +60,6 @@ def _points(report: Report, across: Quantity, up: Quantity) -> list[Point]:
         if np.isfinite(x[0]) and np.isfinite(y[0]):
             found.append(Point(i, row.label, x, y))
     return found
-
-
-class Series(NamedTuple):
-    """Rows that are one method with several values of one setting."""
-
-    label: str  # what their labels have in common
-    values: tuple[float, ...]  # of the setting, ascending
-    rows: tuple[Row, ...]  # one per value
-
-
-def series_of(report: Report, setting: str, fewest: int = 3) -> tuple[Series, ...]:
-    """Rows that differ in nothing but one setting of their method, or in size."""
-    groups: dict[str, dict[float, Row]] = {}
-    sized = setting == "train_size"
-    for row in report.rows:
-        method, spec = to_json(row.info.method), row.info.spec
-        value = method.get(setting)
-        if sized:
-            value = spec.train_size or report.study.record.data.train
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        # One network is deployed as it is, whatever an ensemble's outputs make.
-        left_out = {setting, "deploy"} if setting == "members" else {setting}
-        same = {k: v for k, v in method.items() if k not in left_out}
-        # Few examples are passed over more often.
-        own = () if sized else (spec.train, spec.train_size)
-        key = json.dumps([same, to_json((*own, spec.model)), row.info.weights])
-        groups.setdefault(key, {}).setdefault(float(value), row)
-    found = (zip(*sorted(rows.items())) for rows in groups.values())
-    return tuple(
-        Series(_common([row.label for row in rows]), values, rows)
-        for values, rows in found
-        if len(rows) >= fewest
-    )
-
-
-def _common(labels: Sequence[str]) -> str:
-    """Labels without their setting: `"AD, λ = 0.1"` becomes `"AD"`."""
-    short, *_ = labels
-    while not all(label.startswith(short) for label in labels):
-        short = short[:-1]
-    before, comma, _ = short.rpartition(",")
-    return before if comma else re.sub(r"[\s(]+\w+\s*=\s*$", "", short).strip()
-
-
-def series_figures(report: Report) -> list[Figure]:
-    """Churn, or Delta_1, and accuracy against examples, lambda or members."""
-    strengths = [  # no logarithm below zero
-        Series(one.label, one.values[i:], one.rows[i:])
-        for one in series_of(report, "strength")
-        for i in [sum(value <= 0 for value in one.values)]
-    ]
-    sizes = {"log": True, "form": "{:,.0f}".format, "rotation": 30}
-    return [
-        _series_figure(
-            ("churn_against_training_size", "Training-set size", _LEFT_OUT),
-            series_of(report, "train_size", fewest=2),
-            QUANTITIES["churn"],
-            "Training examples, log scale",
-            **sizes,
-        ),
-        _series_figure(
-            (
-                "against_strength",
-                "Strength of the penalty",
-                "Bars and the band around the baseline: one standard error.",
-            ),
-            [one for one in strengths if len(one.values) >= 3],
-            report.headline,
-            "Strength λ, log scale",
-            baseline=report.baseline,
-            log=True,
-        ),
-        _series_figure(
-            ("against_members", "Size of the ensemble", _LEFT_OUT),
-            series_of(report, "members"),
-            report.headline,
-            "Networks per ensemble, J",
-        ),
-    ]
-
-
-def _series_figure(
-    told: tuple[str, str, str],
-    series: Sequence[Series],
-    about: Quantity,
-    across: str,
-    *,
-    baseline: Row | None = None,
-    log: bool = False,
-    form: Callable = "{:g}".format,
-    rotation: float = 0,
-) -> Figure:
-    """A quantity above accuracy, with the baseline as a line across."""
-
-    def draw(*every):
-        for axes, quantity in zip(every, (about, QUANTITIES["accuracy"]), strict=True):
-
-            def number(row: Row, quantity=quantity) -> tuple[float, float]:
-                return quantity.shown(row.summary)
-
-            if baseline is not None:
-                style = {"linewidth": 1.0, "linestyle": ":", "color": INK}
-                style["label"] = short_label(baseline.label)
-                level(axes, *number(baseline), alpha=0.12, **style)
-            for i, one in enumerate(series):
-                y, errors = zip(*map(number, one.rows))
-                error_line(axes, i, one.values, y, errors, one.label)
-            axes.set(ylabel=quantity.heading)
-        axes.set(xscale="log" if log else "linear", xlabel=across)
-        charts.ticks(axes, sorted({x for one in series for x in one.values}), form)
-        axes.tick_params(axis="x", rotation=rotation)
-
-    by = across.partition(",")[0].lower()
-    words = f"{about.what} and accuracy by {by}"
-    return Chart(*told, words, (5.4, 4.8)).of(draw, 2) if series else Figure()
 
 
 def on_reference_curve(report: Report) -> Figure:

@@ -50,7 +50,6 @@ def test_every_section_and_figure_is_there(page):
     for heading in (
         "Compared with the paper",
         "What the rows differ in",
-        "Training-set size",
     ):
         assert heading not in text
     assert page.tags.count("svg") == EVERY_STUDY
