@@ -72,16 +72,6 @@ def line(axes, place: int, label: str, x, y, **style: Any) -> None:
     axes.plot(x, y, **drawn)
 
 
-def ticks(axes, values: Sequence[float], form: Callable = "{:g}".format) -> None:
-    """Ticks of x at these values alone; none of a scale's own."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    if values:
-        axes.set_xticks(values)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: form(x)))
-        axes.xaxis.set_minor_locator(NullLocator())
-
-
 def _of_all(panels: Sequence[Any]) -> Any:
     """The first panel, whose legend has the lines that only others show, too."""
     first = {*panels[0].get_legend_handles_labels()[1]}

@@ -21,7 +21,6 @@ from churn_compare.documents.plotting import (
 )
 from churn_compare.store import is_stored
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
-from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.charts import Chart
 from churn_jax.reports.estimates import paired
@@ -311,8 +310,10 @@ def _curves(
                 axes.axvline(mark, color=INK, linewidth=1.0, linestyle=":")
         for axes in every[2:]:
             axes.set(xscale="log" if log else "linear", xlabel=short_label(axis.field))
-            step = max(1, -(-len(values) // 5))
-            charts.ticks(axes, values[::step] if log else ())
+            if log:  # ticks at some of these values alone; none of the scale's own
+                shown = values[:: max(1, -(-len(values) // 5))]
+                axes.set_xticks(shown, [f"{value:g}" for value in shown])
+                axes.minorticks_off()
 
     title = _axis_title(axis)
     chart = Chart(

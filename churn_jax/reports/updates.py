@@ -5,7 +5,6 @@ all that it needs. The sections are in `updates.md`, too, the numbers in `update
 """
 
 import dataclasses
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 
 from churn_compare import documents as doc
-from churn_compare.documents.plotting import COLOURS, error_line
+from churn_compare.documents.plotting import COLOURS
 from churn_compare.example_ids import rows_of, some
 from churn_compare.flip_counts import Flips, count_flips, version_matrices
 from churn_compare.store import PredictionsError, load_predictions
@@ -326,7 +325,7 @@ def updates_section(report: "Report") -> doc.Section:
             updates_table(updates),
             *_gains_table(updates, report.study.config.baseline),
             doc.Fold(every, flip_tables(updates), open=few),
-            doc.Grid([_errors_against_flips(updates.whole), *against_setting(updates)]),
+            doc.Grid([_errors_against_flips(updates.whole)]),
         ]
     return doc.Section("Updates", blocks)
 
@@ -448,18 +447,14 @@ def flip_tables(updates: Updates) -> list[doc.Table]:
     return found
 
 
-def _shown(result: UpdateResult, name: str) -> tuple[float, float]:
-    """A rate that fits the update and its standard error, per cent."""
-    return next(q for q in RATES if q.name == name).shown(result.first)
-
-
 def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
+    _, new_error, flips, *_ = RATES
     points = [
         Point(
             i,
             result.label,
-            _shown(result, "new_error"),
-            _shown(result, "negative_flip_rate"),
+            new_error.shown(result.first),
+            flips.shown(result.first),
             # A ninth update has the first one's colour, so it needs another shape.
             shape=i + i // len(COLOURS),
         )
@@ -475,59 +470,6 @@ def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
     )
     x = "Error rate of the new model %   (less is better)"
     return charts.scatter(chart, points, x, "NFR %   (less is better)")
-
-
-# A label that ends in what a study varies: ", m = 4", "(alpha=0.8)", " m=2".
-_SETTING = re.compile(
-    r"^(?P<rest>.*?)[\s,(]*\b(?P<name>m|alpha)\s*=\s*(?P<value>\d+(?:\.\d*)?)\)?$"
-)
-_SYMBOLS = {"m": "Networks of the ensemble, m", "alpha": "Weight of LDI, α"}
-
-
-def curves(updates: Updates) -> dict[tuple[str, str], dict[float, UpdateResult]]:
-    """Updates whose label ends in `m=<integer>` or `alpha=<number>`, in its order."""
-    groups: dict[tuple[str, str], dict[float, UpdateResult]] = {}
-    for result in updates.whole:
-        if found := _SETTING.match(result.label):
-            key = found["name"], found["rest"].strip()
-            groups.setdefault(key, {})[float(found["value"])] = result
-    return {
-        key: {value: of[value] for value in sorted(of)}
-        for key, of in groups.items()
-        if len(of) > 1
-    }
-
-
-def against_setting(updates: Updates) -> list[doc.Figure]:
-    """NFR and both error rates against m, or alpha (Figure 6); none without curves."""
-    found = []
-    for setting, heading in _SYMBOLS.items():
-        chosen = [(r, of) for (n, r), of in curves(updates).items() if n == setting]
-
-        def draw(upper, lower, chosen=chosen, heading=heading):
-            def line(axes, place: int, label: str, of, name: str) -> None:
-                y, bars = zip(*(_shown(result, name) for result in of.values()))
-                error_line(axes, place, [*of], y, bars, label)
-
-            for i, (rest, of) in enumerate(chosen):
-                before = f"{rest}: " if len(chosen) > 1 else ""
-                line(upper, i, rest or "NFR", of, "negative_flip_rate")
-                for k, which in enumerate(("old", "new")):
-                    label = f"{before}ER {which}"
-                    line(lower, 2 * i + k, label, of, f"{which}_error")
-            upper.set(ylabel="NFR %")
-            lower.set(ylabel="ER %", xlabel=heading)
-            charts.ticks(lower, sorted({value for _, of in chosen for value in of}))
-
-        chart = Chart(
-            "against_setting",
-            "What the setting does",
-            "As in Figure 6 of the paper. Bars: one standard error.",
-            "NFR and error rates against the size of the ensemble or the weight",
-            (5.4, 4.2),
-        )
-        found.append(chart.of(draw, 2) if chosen else doc.Figure())
-    return found
 
 
 def paper_updates(report: "Report") -> PaperNumbers | None:

@@ -13,14 +13,9 @@ from churn_jax.analysis import holm, jackknife_stderr, paired_t_test
 from churn_jax.cli import main
 from churn_jax.configuration import to_json
 from churn_jax.methods import ERM, UNKNOWN_LOGIT
-from churn_jax.reports import Estimate, summarize
+from churn_jax.reports import summarize
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.updates import (
-    Rates,
-    UpdateResult,
-    Updates,
-    against_setting,
-    curves,
     flip_tables,
     paper_updates,
     updates_document,
@@ -310,43 +305,6 @@ def test_a_mismatch_is_one_sentence_and_exit_code_2(tmp_path, given, words, caps
     assert main(["report", str(folder)]) == 2
     told = " ".join(capsys.readouterr().err.split())
     assert words in told and "Traceback" not in told
-
-
-def updates_of(*results):
-    """Updates from pairs of names, each with a label and a rate if it matters."""
-    found = []
-    for old, new, *label in results:
-        label, value = label or ("", 0.1)
-        rates = Rates(4, *[Estimate(value, 0.0, 0.01)] * 6)
-        facts = (old, new, label or f"{old} {new}", False, "all", None)
-        found.append(UpdateResult(*facts, {"all": rates}))
-    names = tuple(dict.fromkeys(n for r in found for n in (r.old, r.new)))
-    flips = np.zeros((len(names),) * 2)
-    return Updates(tuple(found), names, flips, None, ())
-
-
-def test_curves_are_read_from_the_labels():
-    labels = {
-        "ELODI, m=4": 0.2,
-        "ELODI, m=1": 0.4,
-        "ELODI (m = 16)": 0.1,
-        "alpha=0.5": 0.3,
-        "alpha=1": 0.2,
-        "LDI m=2": 0.3,
-        "beam=3": 0.3,
-        "m=2 of 8": 0.3,
-    }
-    updates = updates_of(*(("a", "b", *one) for one in labels.items()))
-    found = curves(updates)
-    assert set(found) == {("m", "ELODI"), ("alpha", "")}
-    of = found["m", "ELODI"]
-    flips = [(m, r.first.negative_flip_rate.mean) for m, r in of.items()]
-    assert flips == [(1, 0.4), (4, 0.2), (16, 0.1)]
-    members, weight = (figure.draw().svg for figure in against_setting(updates))
-    assert "Networks of the ensemble, m" in members and "Weight of LDI" in weight
-    assert "ER new" in members  # in the legend, which is of the upper panel
-    none = against_setting(updates_of(("a", "b", "m=1", 0.1)))
-    assert [figure.svg for figure in none] == ["", ""]
 
 
 def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
