@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from churn_compare.documents import Figure
-from churn_compare.documents.plotting import drawing, legend, line_style, point
+from churn_compare.documents.plotting import drawing, legend, point
 
 
 class Chart(NamedTuple):
@@ -64,12 +64,6 @@ def scatter(
         axes.margins(margins)
 
     return chart.of(draw)
-
-
-def line(axes, place: int, label: str, x, y, **style: Any) -> None:
-    """The line of the row at some place, without errors."""
-    drawn = line_style(place, label, size=None) | {"linewidth": 1.5} | style
-    axes.plot(x, y, **drawn)
 
 
 def _of_all(panels: Sequence[Any]) -> Any:

@@ -405,7 +405,7 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
     """True if the predictions of all runs are the same, by classes and scores."""
     return (
         a.runs == b.runs
-        and np.array_equal(a.curves.classes, b.curves.classes)
+        and np.array_equal(a.classes, b.classes)
         and all(
             np.array_equal(a.run_values[name], b.run_values[name], equal_nan=True)
             for name in ("nll", "brier", "entropy", "confidence")

@@ -94,13 +94,13 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
     base, best = report.baseline, best_row(report)
     if base is None or len(base.summary.runs) < 2:
         return ()
-    curves = base.summary.curves
-    order = np.argsort(-curves.ambiguity, kind="stable")[:count]
+    summary = base.summary
+    order = np.argsort(-summary.ambiguity, kind="stable")[:count]
     kept = load_examples(report.study.folder)
-    shown = [row.summary.curves.ambiguity for row in (base, best) if row is not None]
+    shown = [row.summary.ambiguity for row in (base, best) if row is not None]
     out = []
-    for n in order[curves.ambiguity[order] > 0]:
-        classes, runs = np.unique(curves.classes[:, n], return_counts=True)
+    for n in order[summary.ambiguity[order] > 0]:
+        classes, runs = np.unique(summary.classes[:, n], return_counts=True)
         votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
         out.append(
             AmbiguousInput(
@@ -143,7 +143,7 @@ def ambiguous_section(report: Report) -> Section:
         )
     rows = []
     for row in report.rows:
-        shares = [carried(row.summary.curves.ambiguity, t) for t in TOP]
+        shares = [carried(row.summary.ambiguity, t) for t in TOP]
         cells = (f"{100 * s:.0f} %" if math.isfinite(s) else "–" for s in shares)
         rows.append((row.label, *cells))
     table = Table(["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows)
@@ -167,7 +167,7 @@ def ambiguous_section(report: Report) -> Section:
 
 
 def _agreed(row: Row) -> str:
-    return f"{100 * np.mean(row.summary.curves.ambiguity == 0):.1f} %"
+    return f"{100 * np.mean(row.summary.ambiguity == 0):.1f} %"
 
 
 def ambiguity_histogram(report: Report) -> Figure:
@@ -179,7 +179,7 @@ def ambiguity_histogram(report: Report) -> Figure:
         width = 100 / BINS / (len(shown) + 0.4)
         for k, (i, row) in enumerate(shown):
             # Share of all examples per bin (0, 0.1], (0.1, 0.2], ...
-            ambiguity = row.summary.curves.ambiguity
+            ambiguity = row.summary.ambiguity
             bins = np.ceil(np.round(ambiguity[ambiguity > 0] * BINS, 6)).astype(int) - 1
             counts = np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
             shares = 100 * counts / max(len(ambiguity), 1)

@@ -7,7 +7,7 @@ from churn_compare.documents.plotting import (
     INK,
     bars_by_row,
     colour,
-    dash,
+    line_style,
     short_label,
 )
 from churn_jax.reports import charts
@@ -16,9 +16,6 @@ from churn_jax.reports.quantities import QUANTITIES, Quantity
 from churn_jax.reports.report import Report, Row
 
 RUNS_SHOWN = 20  # per method in the pairwise map
-FEWEST_IN_BIN = 20  # reliability of fewer examples is noise
-_ERROR = "Bars: one standard error."
-_LESS = "Calibrated NLL   (less is better)"
 
 
 def first_figure(report: Report) -> Figure:
@@ -30,7 +27,7 @@ def first_figure(report: Report) -> Figure:
     chart = Chart(
         "accuracy_against_churn",
         f"{what} against reproducibility",
-        f"{up} and left is better. {_ERROR}",
+        f"{up} and left is better. Bars: one standard error.",
         f"{what} against {about.what} of every method, with standard errors",
     )
     points = _points(report, about, quality)
@@ -47,8 +44,6 @@ def study_figures(report: Report) -> list[Figure]:
         pairwise_churn(report),
         churn_by_correctness(report),
         training_curves(report),
-        confidence_histogram(report),
-        reliability_diagram(report),
     ]
 
 
@@ -96,13 +91,13 @@ def on_reference_curve(report: Report) -> Figure:
         "Calibrated NLL of deep ensembles by size, and of every method",
         (5.4, 4.4),
     )
-    x = "Members of a deep ensemble"
-    return charts.scatter(chart, points, x, _LESS, margins=0.08, behind=behind)
+    x, y = "Members of a deep ensemble", "Calibrated NLL   (less is better)"
+    return charts.scatter(chart, points, x, y, margins=0.08, behind=behind)
 
 
 def pairwise_churn(report: Report) -> Figure:
     """Share of examples any two runs predict differently, runs grouped by method."""
-    classes = [row.summary.curves.classes[:RUNS_SHOWN] for row in report.rows]
+    classes = [row.summary.classes[:RUNS_SHOWN] for row in report.rows]
 
     def draw(axes):
         runs = np.concatenate(classes)
@@ -165,58 +160,6 @@ def churn_by_correctness(report: Report) -> Figure:
     return chart.of(draw)
 
 
-def confidence_histogram(report: Report) -> Figure:
-    """Distribution of prediction confidence, the margin of the top two classes."""
-
-    def draw(axes):
-        from matplotlib.ticker import LogFormatter
-
-        for i, row in enumerate(report.rows):
-            counts = row.summary.curves.confidence_counts
-            shares = 100 * (counts / max(counts.sum(), 1))
-            edges = np.linspace(0.0, 1, len(counts) + 1)
-            style = {"color": colour(i), "linestyle": dash(i), "linewidth": 1.8}
-            axes.stairs(shares, edges, label=short_label(row.label), **style)
-        x = "Prediction confidence (top minus second probability)"
-        axes.set(xlabel=x, xlim=(0, 1), ylabel="Examples %, log scale", yscale="log")
-        ticks = {"minor_thresholds": (2, 0.5)}  # 10, not ten to the one
-        axes.yaxis.set_major_formatter(LogFormatter(**ticks))
-        axes.yaxis.set_minor_formatter(LogFormatter(**ticks))
-
-    chart = Chart(
-        "confidence_histogram",
-        "Prediction confidence",
-        "All runs pooled, 10 bins. More confident is not better calibrated.",
-        "Histogram of prediction confidence, by method",
-        (5.4, 3.8),
-    )
-    return chart.of(draw)
-
-
-def reliability_diagram(report: Report) -> Figure:
-    """Accuracy against top probability in 15 bins; on the diagonal is calibrated."""
-
-    def draw(axes):
-        axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, alpha=0.5, label="")
-        for i, row in enumerate(report.rows):
-            curves = row.summary.curves
-            enough = curves.bin_counts >= FEWEST_IN_BIN
-            x, y = curves.bin_probability[enough], curves.bin_accuracy[enough]
-            charts.line(axes, i, row.label, x, y, markersize=4)
-        axes.set(xlabel="Top probability", ylabel="Accuracy", xlim=(0, 1))
-        axes.set_ylim(0, 1.02)
-
-    chart = Chart(
-        "reliability_diagram",
-        "Reliability",
-        "All runs pooled, 15 bins; above the line is under-confident. Bins with fewer "
-        f"than {FEWEST_IN_BIN} examples are left out.",
-        "Reliability diagram: accuracy against top probability, by method",
-        (5.4, 4.4),
-    )
-    return chart.of(draw)
-
-
 _CURVES = (
     ("train/loss", "Training loss", 1),
     ("validation/accuracy", "Validation accuracy %", 100),
@@ -256,8 +199,10 @@ def training_curves(report: Report) -> Figure:
 
     def draw(*every):
         for axes, (title, lines) in zip(every, panels.items(), strict=True):
-            for line in lines:
-                charts.line(axes, *line, marker="." if len(line[2]) < 3 else None)
+            for i, label, x, mean in lines:
+                style = line_style(i, label, size=None) | {"linewidth": 1.5}
+                style["marker"] = "." if len(x) < 3 else None
+                axes.plot(x, mean, **style)
             axes.set(ylabel=title)
         axes.set(xlabel="Window" if stream else "Epoch" if epochs else "Step")
 

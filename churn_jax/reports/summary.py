@@ -1,7 +1,6 @@
 """One row's numbers over all its runs, in one pass over blocks of examples."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -32,7 +31,6 @@ from churn_jax.reports.quantities import QUANTITIES, Quantity
 
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
-RELIABILITY_BINS, CONFIDENCE_BINS = 15, 10
 PAIRS: Mapping[str, Callable] = {
     "churn": metrics.churn,
     "surrogate_churn": metrics.surrogate_churn,
@@ -53,29 +51,12 @@ _SCORES: Mapping[str, Callable[[], Any]] = {
     "accuracy": metrics.AccuracyState.empty,
     "nll": metrics.NLLState.empty,
     "brier": metrics.BrierState.empty,
-    "ece": functools.partial(metrics.ECEState.empty, RELIABILITY_BINS),
+    "ece": metrics.ECEState.empty,
 }
 
 
 class AllRunsStoppedError(PredictionsError):
     """A method without a single run that finished."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """Data of the plots of a method, all runs pooled."""
-
-    classes: np.ndarray  # `[R, N]` predicted class per finished run
-    # `[N]` share of pairs of runs that differ on the example; NaN with one run
-    ambiguity: np.ndarray
-    # `[10]` examples per equal-width bin of prediction confidence
-    confidence_counts: np.ndarray
-    bin_counts: np.ndarray  # `[15]` examples per equal-width bin of top probability
-    bin_probability: np.ndarray  # `[15]` mean top probability in the bin; NaN if empty
-    # `[15]` share of right predictions in the bin; NaN if empty
-    bin_accuracy: np.ndarray
-    # `[C]` the classes that some run knows, as `known_classes` says it
-    known: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +81,10 @@ class MethodSummary:
         pair_values: pair-level names to `[R, R]`, symmetric.
         set_values: set-level names to `[R]`, the number without run r; NaN with fewer
             than three runs.
-        curves: what the plots need.
+        classes: `[R, N]` predicted class per run.
+        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with one
+            run.
+        known: `[C]` the classes that some run knows, as `known_classes` says it.
     """
 
     runs: tuple[int, ...]
@@ -111,7 +95,9 @@ class MethodSummary:
     run_values: Mapping[str, np.ndarray]
     pair_values: Mapping[str, np.ndarray]
     set_values: Mapping[str, np.ndarray]
-    curves: Curves
+    classes: np.ndarray
+    ambiguity: np.ndarray
+    known: np.ndarray
 
     def __getattr__(self, name: str) -> Estimate:
         """A quantity; NaN where it was not measured."""
@@ -175,8 +161,8 @@ def summarize(
             f"labels go up to {labels.max()}, but the logits have only {classes} "
             "classes"
         )
-    values, matrices, sets, curves = _pass(predictions, runs)
-    known = curves.known
+    values, matrices, sets, of_examples = _pass(predictions, runs)
+    known = of_examples["known"]
     if not known.all():
         # Infinite elsewhere, and not 10,000.
         values |= _scored(predictions, runs, {"nll": known[labels]})
@@ -193,7 +179,7 @@ def summarize(
         run_values=values,
         pair_values=matrices,
         set_values=without,
-        curves=curves,
+        **of_examples,
     )
     if validation is None:
         return summary
@@ -239,11 +225,11 @@ def _blocks(predictions: Predictions, runs: Sequence[int]) -> Iterator[_Block]:
 
 
 def _pass(predictions: Predictions, runs: Sequence[int]):
-    """Numbers of runs `[R]`, of pairs `[R, R]`, sums of sets by block, and curves."""
+    """Numbers of runs `[R]`, of pairs `[R, R]`, sums of sets by block, and the rest."""
     labels = predictions.labels.astype(np.int32)
     states = _empty({**_ALONE, **_SCORES}, len(runs))
     known = np.zeros(predictions.shape[2], bool)
-    counts, pairs, examples = 0, None, 0
+    pairs, examples = None, 0
     classes, ambiguity, sets = [], [], []
     for block in _blocks(predictions, runs):
         own = block.logits
@@ -252,28 +238,18 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
             sets.append(set_sums(own, labels[block.part]))
             ambiguity.append(_ambiguity(block).astype(np.float64))
         filled = block.filled, block.of(labels), block.valid
-        states, *each = _of_runs(states, *filled)
-        confidence, found = (x[:, : own.shape[1]] for x in jax.device_get(each))
-        counts = counts + np.histogram(confidence, CONFIDENCE_BINS, (0.0, 1.0))[0]
-        classes.append(found)
+        states, found = _of_runs(states, *filled)
+        classes.append(jax.device_get(found)[:, : own.shape[1]])
         sums, counted = jax.device_get(_of_pairs(*filled))
         sums = jax.tree.map(_wide, sums)
         pairs = sums if pairs is None else jax.tree.map(np.add, pairs, sums)
         examples += int(counted)
-    bins = jax.device_get(states["ece"])  # per run, [R, 15]
-    number = bins.examples.sum(axis=0)
-    probability = np.asarray(bins.confidence.value(), np.float64).sum(axis=0)
-    safe = np.where(number, number, np.nan)
-    curves = Curves(
-        classes=np.concatenate(classes, axis=1),
-        ambiguity=np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
-        confidence_counts=np.asarray(counts),
-        bin_counts=number,
-        bin_probability=probability / safe,
-        bin_accuracy=bins.correct.sum(axis=0) / safe,
-        known=known,
-    )
-    return _computed(states), _matrices(pairs, examples), sets, curves
+    of_examples = {
+        "classes": np.concatenate(classes, axis=1),
+        "ambiguity": np.concatenate(ambiguity or [np.full(len(labels), np.nan)]),
+        "known": known,
+    }
+    return _computed(states), _matrices(pairs, examples), sets, of_examples
 
 
 def _scored(
@@ -337,7 +313,7 @@ def _compute(states):
 
 @jax.jit
 def _of_runs(states, logits, labels, valid):
-    """The states with a block; confidence and class, `[R, B]`."""
+    """The states with a block, and predicted classes `[R, B]`."""
 
     def one(run):
         states, z = run
@@ -345,7 +321,7 @@ def _of_runs(states, logits, labels, valid):
             name: state.update(z, *(() if name in _ALONE else (labels,)), mask=valid)
             for name, state in states.items()
         }
-        return new, metrics.prediction_confidence(z), z.argmax(axis=-1)
+        return new, z.argmax(axis=-1)
 
     return jax.lax.map(one, (states, logits))
 
@@ -425,7 +401,7 @@ def with_calibration(
             f"{4 * examples * classes / 2**30:.1f} GiB of validation logits; hold out "
             "fewer examples (--validation)"
         )
-    runs, known = summary.runs, summary.curves.known
+    runs, known = summary.runs, summary.known
     names = {kind: f"calibrated_{kind}" for kind in ("nll", "brier", "ece")}
     # No temperature makes an unknown class likelier, so its examples fit none.
     kept = np.flatnonzero(known[validation.labels])

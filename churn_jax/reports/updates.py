@@ -193,7 +193,7 @@ def collect_updates(
         ready.append((label, entry))
         for name in pair:
             if (found := summaries.get(name)) is not None:
-                of_row = found.runs, found.curves.classes, found.curves.known
+                of_row = found.runs, found.classes, found.known
                 models[name] = ModelRuns(name, names.get(name, name), *of_row)
             elif name not in models:
                 models[name] = _from_file(study, name, examples)

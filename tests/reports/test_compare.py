@@ -142,20 +142,14 @@ def test_a_stopped_run_changes_nothing_but_the_count(noisy, summary):
         np.testing.assert_array_equal(ours, matrix[np.ix_(rest, rest)])
     for name, values in summary.run_values.items():
         np.testing.assert_array_equal(marked.run_values[name], values[rest])
-    classes = summary.curves.classes[rest]
-    np.testing.assert_array_equal(marked.curves.classes, classes)
+    classes = summary.classes[rest]
+    np.testing.assert_array_equal(marked.classes, classes)
 
 
 def test_one_run_has_no_churn_and_two_have_no_standard_error(noisy):
     one = summarize(Predictions(noisy.ids, noisy.labels, noisy.logits[:1]))
     assert np.isnan(one.churn.mean) and np.isnan(one.accuracy.std)
     assert np.isnan(one.prediction_difference.mean)
-    # Curves count every example once and agree with the ECE.
-    curves = one.curves
-    assert curves.bin_counts.sum() == curves.confidence_counts.sum() == 40
-    gap = np.abs(curves.bin_probability - curves.bin_accuracy)
-    found = np.nansum(curves.bin_counts / 40 * gap)
-    np.testing.assert_allclose(found, one.ece.mean, rtol=1e-5)
     two = summarize(noisy, stopped=[2, 3])
     assert np.isfinite(two.churn.mean) and np.isnan(two.churn.stderr)
     assert np.isnan(two.churn.std)  # one pair has no spread, not a spread of zero

@@ -116,7 +116,7 @@ def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
     error = np.std(of_runs, ddof=1) / np.sqrt(2)
     assert table["baseline"]["margin_stderr"] == pytest.approx(error)
     assert "churn" in table["two-beta-0.5"]
-    assert "reliability_diagram" in whole.figures
+    assert "pairwise_churn" in whole.figures
     page = whole.report().read_text()
     recipe = ("train.optimizer.name = ", "model.name = Net")
     for said in ("two, beta 0.5", "Margin", *recipe):
