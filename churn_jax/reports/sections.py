@@ -11,7 +11,6 @@ import numpy as np
 
 from churn_compare.documents import (
     Block,
-    Card,
     Figure,
     Grid,
     Section,
@@ -20,9 +19,7 @@ from churn_compare.documents import (
     Term,
     Text,
 )
-from churn_compare.documents.plotting import face
 from churn_jax.reports.artefacts import load_examples, png_bytes
-from churn_jax.reports.charts import Chart
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.quantities import number, percent
 from churn_jax.reports.report import Report, Row
@@ -64,8 +61,6 @@ def members_section(report: Report) -> Section:
 
 
 SHOWN = 24
-BINS = 10
-TOP = (0.01, 0.05, 0.10)
 
 
 class AmbiguousInput(NamedTuple):
@@ -114,24 +109,15 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
     return tuple(out)
 
 
-def carried(ambiguity: np.ndarray, share: float) -> float:
-    """Share of all churn that the most ambiguous examples carry."""
-    total = float(np.sum(ambiguity))
-    if not total > 0:
-        return math.nan
-    # 0.05 * 60 is 3.0000000000000004 in floating point, and three examples.
-    most = math.ceil(round(share * len(ambiguity), 9))
-    return float(np.sum(np.sort(ambiguity)[::-1][:most])) / total
-
-
 def ambiguous_section(report: Report) -> Section:
     """Which inputs churn; empty without two runs of the baseline."""
     base = report.baseline
     if base is None or len(base.summary.runs) < 2:
         return Section("", [])
     inputs, best = most_ambiguous(report), best_row(report)
+    agreed = 100 * np.mean(base.summary.ambiguity == 0)
     intro = (
-        f"All {len(base.summary.runs)} runs of {base.label} agree on {_agreed(base)} "
+        f"All {len(base.summary.runs)} runs of {base.label} agree on {agreed:.1f} % "
         f"of {base.summary.examples:,} test examples. "
     )
     if inputs:
@@ -139,16 +125,10 @@ def ambiguous_section(report: Report) -> Section:
         under += "" if best is None else f"{best.label}, which churns least"
         intro += (
             f"These are the {len(inputs)} they agree on least, with the classes that "
-            f"runs voted for (and how many did) and the ambiguity{under}."
+            "runs voted for (and how many did) and the ambiguity, the share of pairs "
+            f"of runs that predict it differently{under}."
         )
-    rows = []
-    for row in report.rows:
-        shares = [carried(row.summary.ambiguity, t) for t in TOP]
-        cells = (f"{100 * s:.0f} %" if math.isfinite(s) else "–" for s in shares)
-        rows.append((row.label, *cells))
-    table = Table(["Method", *(f"top {100 * t:.0f} %" for t in TOP)], rows)
-    card = Card("Share of all churn on the most ambiguous examples", [table])
-    blocks: list[Block] = [Text(intro), Grid([ambiguity_histogram(report), card])]
+    blocks: list[Block] = [Text(intro)]
     images = [one.image for one in inputs if one.image is not None]
     if inputs and len(images) == len(inputs):
         figures = []
@@ -158,49 +138,12 @@ def ambiguous_section(report: Report) -> Section:
             words = f"{one.identity}, label {one.label}"
             caption = (Strong(one.identity), told)
             figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
-        blocks.insert(1, Grid(figures, kind="inputs"))
+        blocks.append(Grid(figures, kind="inputs"))
     elif inputs:
         head = "Ambiguity → under the best method" if best else "Ambiguity"
         heads = ["Id", "Label", "Votes", head]
-        blocks.insert(1, Table(heads, [one[:4] for one in inputs]))
+        blocks.append(Table(heads, [one[:4] for one in inputs]))
     return Section("Which inputs churn", blocks, detail="full")
-
-
-def _agreed(row: Row) -> str:
-    return f"{100 * np.mean(row.summary.ambiguity == 0):.1f} %"
-
-
-def ambiguity_histogram(report: Report) -> Figure:
-    """Examples by ambiguity, of the baseline and the best method."""
-    rows = [(0, report.baseline), (1, best_row(report))]
-    shown = [(i, row) for i, row in rows if row and len(row.summary.runs) > 1]
-
-    def draw(axes):
-        width = 100 / BINS / (len(shown) + 0.4)
-        for k, (i, row) in enumerate(shown):
-            # Share of all examples per bin (0, 0.1], (0.1, 0.2], ...
-            ambiguity = row.summary.ambiguity
-            bins = np.ceil(np.round(ambiguity[ambiguity > 0] * BINS, 6)).astype(int) - 1
-            counts = np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
-            shares = 100 * counts / max(len(ambiguity), 1)
-            # Examples on which all runs agree would dwarf the rest.
-            label = f"{row.label} ({_agreed(row)} agreed on)"
-            edges = np.linspace(0.0, 100, BINS + 1)
-            middle = (edges[:-1] + edges[1:]) / 2 + (k - (len(shown) - 1) / 2) * width
-            axes.bar(middle, shares, width=width, label=label, **face(i))
-        x = "Ambiguity: pairs of runs that differ, %"
-        axes.set(xlabel=x, ylabel="Examples %", xlim=(0, 100))
-
-    chart = Chart(
-        "ambiguity_histogram",
-        "Ambiguity",
-        "Ambiguity of an example: the share of pairs of runs that predict it "
-        "differently; its mean over examples is the churn. Examples that all runs "
-        "agree on are not drawn.",
-        "Histogram of ambiguity over the test examples on which runs differ",
-        (5.4, 3.6),
-    )
-    return chart.of(draw)
 
 
 _TEXT = """

@@ -11,13 +11,13 @@ from churn_jax import reports
 from churn_jax.reports import sections
 from churn_jax.reports.artefacts import save_examples
 from churn_jax.reports.report import Missing
-from churn_jax.reports.sections import best_row, carried, most_ambiguous
+from churn_jax.reports.sections import best_row, most_ambiguous
 from tests.html_page import Page
 from tests.reports.conftest import LABELS, three_methods, two_methods
 from tests.reports.fake_study import logits_of, noisy_logits, render, write_study
 
-# The first, three under their heading and the ambiguity.
-EVERY_STUDY = 1 + 3 + 1
+# The first, and three under their heading.
+EVERY_STUDY = 1 + 3
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_one_run_and_no_curves_still_make_a_page(tmp_path):
     report = reports.collect(folder)
     page = Page(render(report))
     # No training curves; nothing about pairs of runs.
-    assert page.tags.count("svg") == EVERY_STUDY - 4
+    assert page.tags.count("svg") == EVERY_STUDY - 3
     assert "Too few runs to test churn (1 in common)" in " ".join(page.text)
     assert sections.ambiguous_section(report).blocks == []
 
@@ -156,14 +156,4 @@ def test_runs_that_agree_leave_nothing_to_show(tmp_path, undrawn):
     report = reports.collect(write_study(tmp_path, {"baseline": same}, LABELS))
     assert most_ambiguous(report) == () and best_row(report) is None
     page = inputs_page(report)
-    assert "agree on 100.0\u00a0%" in page and "<td>–</td>" in page
-
-
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.05, 0.5), (0.10, 0.5), (0.101, 0.8), (1.0, 1.0)]
-)
-def test_churn_carried_by_the_top(share, expected):
-    ambiguity = np.array([0.0] * 7 + [0.2, 0.3, 0.5])
-    assert carried(ambiguity, share) == pytest.approx(expected)
-    assert carried(np.full(60, 0.1), 0.05) == pytest.approx(0.05)
-    assert np.isnan(carried(np.zeros(4), share))
+    assert "agree on 100.0\u00a0%" in page and "<table" not in page
