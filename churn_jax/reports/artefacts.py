@@ -1,17 +1,11 @@
-"""The files of a study's folder: `study.json`, predictions, curves, test inputs.
+"""The files of a study's folder: `study.json`, predictions, training curves.
 
 Reading is forgiving about a study that is still running or was interrupted: a method
 without a usable predictions file is listed with the reason, a half-written last line of
 `metrics.jsonl` is passed over. What cannot be right is refused.
-
-Reports see nothing but artefacts, so a study leaves the test inputs that they may show
-as images in `examples.npz`: all of a small test split, else those on which the
-baseline's runs disagree most. They are for looking at: uint8, and shrunk to at most 64
-pixels a side.
 """
 
 import dataclasses
-import io
 import json
 import math
 import os
@@ -21,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.array_files import NpzArrays, replace_file
 from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.configuration.record import (
     RowRecord,
@@ -190,75 +183,3 @@ def predictions(
         raise ValueError(f"split must be test or validation; got {split!r}")
     files = {row.name: study.file(row.name, split) for row in study.methods}
     return StoredLogits(files)
-
-
-MOST = 200  # examples kept of a large split
-SMALL = 2**20  # bytes; a split up to here is kept whole
-LARGEST_SIDE = 64  # pixels
-EXAMPLES = "examples.npz"
-
-
-def save_examples(out, ids, images, ambiguity=lambda: None) -> Path | None:
-    """Keeps images for the report, of a large split those with most `ambiguity()`."""
-    ids, streamed = np.asarray(ids), not hasattr(images, "shape")
-    shape = (len(images), *images.image_shape) if streamed else images.shape
-    if shape[:1] != ids.shape:
-        raise ValueError(f"ids {ids.shape} and images {shape} must be of one length")
-    if len(shape) not in (3, 4) or not all(shape):
-        return None
-    index = np.arange(len(ids))
-    if np.prod(shape) > SMALL:
-        if (found := ambiguity()) is None:
-            return None
-        order = np.argsort(-np.asarray(found), kind="stable")
-        index = np.sort(order[:MOST])
-    path = Path(out) / EXAMPLES
-    if streamed:
-        chosen = np.stack([images.image(int(i)) for i in index])
-    else:
-        chosen = images[index]
-    with replace_file(path) as file:
-        np.savez_compressed(file, ids=ids[index], images=_thumbnails(chosen))
-    return path
-
-
-def _thumbnails(images) -> np.ndarray:
-    """`[K, H, W, C]` uint8 with one channel or three, no side over `LARGEST_SIDE`."""
-    images = np.asarray(images)
-    images = images[..., None] if images.ndim == 3 else images
-    images = images[..., : 3 if images.shape[-1] >= 3 else 1]
-    factor = -(-max(images.shape[1:3]) // LARGEST_SIDE)
-    whole = images.dtype == np.uint8
-    if factor > 1:  # the mean of factor x factor pixels; an uneven border is cut
-        K, H, W, C = images.shape
-        h, w = max(1, H // factor), max(1, W // factor)
-        blocks = images[:, : h * factor, : w * factor]
-        high, wide = min(H, factor), min(W, factor)
-        images = blocks.reshape(K, h, high, w, wide, C).mean((2, 4))
-    if whole:
-        return np.round(images).astype(np.uint8)
-    images = images.astype(np.float64)
-    low, high = np.nanmin(images), np.nanmax(images)
-    scaled = (images - low) / (high - low) if high > low else np.zeros_like(images)
-    return np.round(255 * np.nan_to_num(scaled)).astype(np.uint8)
-
-
-def load_examples(run_dir) -> dict[Any, np.ndarray]:
-    """The inputs a study kept: id to `[H, W, C]` uint8, with one channel or three."""
-    try:
-        archive = NpzArrays(Path(run_dir) / EXAMPLES)
-        ids, images = archive["ids"], archive["images"]
-    except (OSError, KeyError, ValueError):
-        return {}
-    if images.ndim != 4 or images.dtype != np.uint8 or ids.shape != images.shape[:1]:
-        return {}
-    return dict(zip(ids.tolist(), images)) if images.shape[3] in (1, 3) else {}
-
-
-def png_bytes(image: np.ndarray) -> bytes:
-    """A PNG of `[H, W, 1]` or `[H, W, 3]` uint8, the same for the same pixels."""
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).save(out, "PNG")
-    return out.getvalue()

@@ -11,15 +11,11 @@ import numpy as np
 
 from churn_compare.documents import (
     Block,
-    Figure,
-    Grid,
     Section,
-    Strong,
     Table,
     Term,
     Text,
 )
-from churn_jax.reports.artefacts import load_examples, png_bytes
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.quantities import number, percent
 from churn_jax.reports.report import Report, Row
@@ -70,7 +66,6 @@ class AmbiguousInput(NamedTuple):
     label: str  # its class
     votes: str  # classes that the baseline's runs vote for and how many do, most first
     change: str  # `67 % → 0 %` of pairs differ, under the baseline and the best method
-    image: np.ndarray | None  # `[H, W, C]` uint8, or None where none was kept
 
 
 def best_row(report: Report) -> Row | None:
@@ -91,7 +86,6 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
         return ()
     summary = base.summary
     order = np.argsort(-summary.ambiguity, kind="stable")[:count]
-    kept = load_examples(report.study.folder)
     shown = [row.summary.ambiguity for row in (base, best) if row is not None]
     out = []
     for n in order[summary.ambiguity[order] > 0]:
@@ -103,7 +97,6 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
                 label=str(report.labels[n]),
                 votes=", ".join(f"{c} ({r})" for c, r in votes),
                 change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
-                image=kept.get(report.ids[n].item()),
             )
         )
     return tuple(out)
@@ -129,20 +122,9 @@ def ambiguous_section(report: Report) -> Section:
             f"of runs that predict it differently{under}."
         )
     blocks: list[Block] = [Text(intro)]
-    images = [one.image for one in inputs if one.image is not None]
-    if inputs and len(images) == len(inputs):
-        figures = []
-        for one, image in zip(inputs, images, strict=True):
-            votes = one.votes.replace(" (", "\u00a0(")  # lines break between votes
-            told = f"\nlabel {one.label}\nvotes {votes}\n{one.change}"
-            words = f"{one.identity}, label {one.label}"
-            caption = (Strong(one.identity), told)
-            figures.append(Figure(image=png_bytes(image), words=words, caption=caption))
-        blocks.append(Grid(figures, kind="inputs"))
-    elif inputs:
+    if inputs:
         head = "Ambiguity → under the best method" if best else "Ambiguity"
-        heads = ["Id", "Label", "Votes", head]
-        blocks.append(Table(heads, [one[:4] for one in inputs]))
+        blocks.append(Table(["Id", "Label", "Votes", head], inputs))
     return Section("Which inputs churn", blocks, detail="full")
 
 

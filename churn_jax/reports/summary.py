@@ -270,11 +270,6 @@ def _scored(
     return _computed(states)
 
 
-def ambiguity_of(predictions: Predictions, runs: Sequence[int]) -> np.ndarray:
-    """`metrics.ambiguity` of two runs or more, `[N]`."""
-    return np.concatenate([_ambiguity(block) for block in _blocks(predictions, runs)])
-
-
 def classes_of(
     predictions: Predictions, runs: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:

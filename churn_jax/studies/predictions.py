@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,9 +26,8 @@ from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import Dataset, StreamingDataset
 from churn_jax.ensembles import Group, average_logits
 from churn_jax.methods import deploy, neighbour_targets
-from churn_jax.reports.artefacts import FILES, TEST, save_examples
+from churn_jax.reports.artefacts import FILES
 from churn_jax.reports.members import MEMBERS, MOST_NUMBERS, Members, save_members
-from churn_jax.reports.summary import ambiguity_of
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.training.folder_lock import check_lock
 from churn_jax.training.partition import any_process
@@ -143,20 +141,6 @@ def keep_split(
                 found = np.stack([np.zeros_like(found), found], axis=-1)
             save_predictions(path, Predictions(ids, part.labels, found, meta))
     return note
-
-
-def keep_examples(out: Path, folder: Path, dataset: Dataset | StreamingDataset) -> None:
-    """Leaves the test inputs that a report may show, chosen by a row's predictions."""
-    streamed = isinstance(dataset, StreamingDataset)
-    images = dataset.test if streamed else dataset.test.images
-    found = load_predictions(folder / TEST)
-    # Runs that stopped are in no number of the report either.
-    runs = [run for run in range(found.shape[0]) if run not in found.stopped]
-
-    def ambiguity():
-        return ambiguity_of(found, runs) if len(runs) > 1 else None
-
-    save_examples(out, found.ids, images, ambiguity)
 
 
 _LEAST_SHARE = 1e-30  # of a class without neighbours: logits that teach are finite

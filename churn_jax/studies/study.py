@@ -24,7 +24,6 @@ from churn_jax.studies.folder import StudyFolder, importable, read_study, row_re
 from churn_jax.studies.grid import Axis, Program, stacked, swept, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
 from churn_jax.studies.predictions import (
-    keep_examples,
     keep_split,
     logits_of,
     row_teachers,
@@ -230,9 +229,6 @@ def run_study(
                     if note := keep_split(result, dataset, split, rows, folder):
                         on_note(f"{rows[0].name if len(rows) == 1 else name}: {note}")
             if primary:
-                for row in records:
-                    if row.name == config.baseline and result.scores is None:
-                        keep_examples(out, folder.method_dir(row.name), dataset)
                 folder.write(*records)
         return out
 

@@ -22,7 +22,7 @@ from churn_compare.store import (
 from churn_jax import metrics, reports
 from churn_jax.methods import UNKNOWN_LOGIT
 from churn_jax.reports import summary
-from churn_jax.reports.summary import ambiguity_of, summarize
+from churn_jax.reports.summary import summarize
 from churn_jax.reports.updates import updates_document
 from experiments.anti_distillation import calibrated
 from experiments.elodi import displacement
@@ -98,7 +98,7 @@ def test_logits_that_are_not_finite_are_refused_as_in_a_file(small_blocks):
 def test_ambiguity_of_blocks_is_that_of_all(small_blocks):
     test = drawn()
     np.testing.assert_allclose(
-        ambiguity_of(mapped(test), range(R)),
+        summarize(mapped(test)).ambiguity,
         metrics.ambiguity(jnp.asarray(test.logits)),
         rtol=1e-6,  # JAX 0.7 compiles the division otherwise
     )

@@ -315,20 +315,6 @@ def test_averaged_weights_are_a_row_of_the_same_training(trained, tmp_path):
     np.testing.assert_array_equal(logits(tmp_path, "baseline_ema"), smooth)
 
 
-def test_a_stopped_run_does_not_choose_the_examples_that_are_kept(
-    tmp_path, monkeypatch
-):
-    """It is in no number of the report, so the inputs it churns on are not shown."""
-    kept = []
-    monkeypatch.setattr(
-        "churn_jax.studies.predictions.save_examples",
-        lambda out, ids, images, ambiguity: kept.append(ambiguity()),
-    )
-    run_study(small_study(learning_rate=(0.1, 1e38)), tmp_path, only=("baseline",))
-    found = load_predictions(tmp_path / "methods" / "baseline" / "predictions.npz")
-    assert found.stopped == (1,) and kept == [None]  # one run has no ambiguity
-
-
 def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
     stop = threading.Event()
 

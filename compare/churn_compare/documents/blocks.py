@@ -154,16 +154,14 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A drawing or an image; without either it is not shown."""
+    """A drawing; without one it is not shown."""
 
     # Text of an SVG, from `plotting`, or a function that draws it for a page.
     svg: str | Callable[[], str] = ""
     title: str = ""
     caption: Inline = ""
-    image: bytes = b""  # a PNG instead of `svg` on the page
     png: bytes = b""  # a PNG for a separate file
     name: str = ""  # name of that file, without extension
-    words: str = ""  # description of an image for readers who cannot see it
 
     def draw(self) -> "Figure":
         """The figure with its SVG as text."""
@@ -210,7 +208,7 @@ class Section:
 class Grid:
     """Blocks next to each other if there is room, otherwise in one column.
 
-    `kind` is another class of the page, such as "inputs" for small images.
+    `kind` is another class of the page, such as "first".
     """
 
     blocks: "Sequence[Block]"
@@ -255,7 +253,7 @@ def visible_blocks(
                 if inside:
                     found.append(dataclasses.replace(block, blocks=inside))
             case Figure() if figures is not None:
-                if figures and ((drawn := block.draw()).svg or drawn.image):
+                if figures and (drawn := block.draw()).svg:
                     found.append(drawn)
             case Table():
                 found.append(block.at(detail))

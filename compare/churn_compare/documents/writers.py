@@ -5,7 +5,6 @@ Content-Security-Policy makes the browser enforce. All text is escaped by Jinja2
 a template marks it `safe`, as for drawings, or a value is `Markup`.
 """
 
-import base64
 import csv
 import dataclasses
 import functools
@@ -105,13 +104,8 @@ def _templates() -> "Environment":
     found.filters |= {
         "inline": _markup,
         "kind": lambda block: type(block).__name__,
-        "base64": _base64,
     }
     return found
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def _cleaned(value: Any) -> Any:
