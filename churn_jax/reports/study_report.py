@@ -139,9 +139,8 @@ def study_document(report: Report) -> doc.Document:
     named, stop, rest = report.best.partition(". ")
     said = (doc.Strong(named + stop[:1]), stop[1:] + rest)
     best = doc.Text(said if named else "", "best")
-    verdicts = doc.Card(
-        f"Against {report.baseline_label}", [doc.Rows(_verdicts(report))], ""
-    )
+    against = f"Against {report.baseline_label}"
+    verdicts = doc.Card(against, [doc.Rows(_verdicts(report))])
     results: list[doc.Block] = [doc.Text(remark, "note") for remark in report.remarks]
     results += map(doc.Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
@@ -160,7 +159,6 @@ def study_document(report: Report) -> doc.Document:
         paper_section(paper_numbers(report)),
         doc.Section("Figures", [doc.Grid(study_figures(report))]),
         ambiguous_section(report),
-        doc.Section("Methods", [doc.Grid(_cards(report))], detail="full"),
         run_section(report.study),
         doc.Section("Glossary", [doc.Terms(GLOSSARY)], detail="full"),
     ]
@@ -205,48 +203,6 @@ def _table(report: Report) -> doc.Table:
     heads, cells = zip(*columns, strict=True)
     lines = list(zip((row.label for row in rows), *cells, strict=True))
     return doc.Table(["Method", *heads], lines, "", report.caption, "main")
-
-
-def _cards(report: Report) -> list[doc.Card]:
-    """One for each method: how it was trained, and what the table has no column for."""
-    out = []
-    for row in report.rows:
-        others = {
-            quantity.heading: quantity.cell(row.summary)
-            for quantity in report.quantities
-            if quantity not in report.columns and quantity.name != "parameters"
-        }
-        more = doc.Fold("More numbers", [doc.Facts(others)])
-        out.append(doc.Card(row.label, [doc.Facts(_method_facts(row)), more]))
-    out += [
-        doc.Card(
-            missing.info.label, [doc.Text(f"Not in the tables: {missing.reason}.")]
-        )
-        for missing in report.missing
-    ]
-    return out
-
-
-def _method_facts(row: Row) -> dict[str, str]:
-    info, summary = row.info, row.summary
-    known = info.training_cost is not None or info.inference_cost is not None
-    costs = f"training {times(info.training_cost)}"
-    training = "" if info.seconds is None else f"{info.seconds:,.1f} s"
-    if training and info.compile_seconds is not None:
-        training += f" + {info.compile_seconds:.1f} s compiling"
-    return {
-        "Equation": info.equation,
-        "Coefficients": ", ".join(
-            f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}"
-            for k, v in info.coefficients.items()
-        ),
-        "Networks": "" if info.members is None else str(info.members),
-        "Cost": f"{costs}, inference {times(info.inference_cost)}" if known else "",
-        "Parameters": "" if info.parameters is None else f"{info.parameters:,}",
-        "Training": training,
-        "Runs counted": f"{len(summary.runs)}, on {summary.examples:,} examples",
-        "Stopped runs": row.stopped,
-    }
 
 
 def _records(report: Report) -> doc.Records:

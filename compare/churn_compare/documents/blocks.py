@@ -217,11 +217,10 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """Blocks on a card with a title, which may be empty."""
+    """Blocks with a small title, in a grid."""
 
     title: str
     blocks: "Sequence[Block]"
-    kind: str = "card"  # class of the page
 
 
 @dataclasses.dataclass(frozen=True)
