@@ -59,7 +59,6 @@ def test_every_section_and_figure_is_there(page):
         "sha256:0123456789abcdef",
         "697 train",
         '"beta": 0.1',
-        "[reproducibility] Eq. 3",
         "run 2 stopped at step 120",
         "83.33 ± 5.77",
         "No detectable effect on churn (-23.3 points, -80.7 to +34.0; p = 0.222)",

@@ -182,8 +182,6 @@ class Term:
 
     name: str
     meaning: str
-    formula: str = ""
-    source: str = ""  # paper or page that defines it
 
 
 @dataclasses.dataclass(frozen=True)
