@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import graphlib
 from collections.abc import Callable
-from pathlib import PurePath
 
 from churn_compare.store import fits_whole
 from churn_compare.suggestions import did_you_mean
@@ -88,8 +87,7 @@ class Update:
     """One model that replaces another.
 
     Attributes:
-        old: row of the model in use, or the path of a `predictions.npz`, which may
-            stand for the shards in the folder `predictions` next to it.
+        old: row of the model in use.
         new: row of the model that replaces it.
         label: shown in tables; empty makes it of the rows' labels.
         targeted: run r of the new row was trained against run r of the old one, so
@@ -103,14 +101,14 @@ class Update:
     targeted: bool = False
 
     def __post_init__(self):
-        """Refuses a row that replaces itself."""
+        """Refuses a file, and a row that replaces itself."""
+        if self.old.endswith(".npz"):
+            raise ValueError(
+                f"an update from {self.old!r}: old is a row; compare files with "
+                "churn-compare"
+            )
         if self.old == self.new:
             raise ValueError(f"{self.old!r} cannot replace itself")
-
-    @property
-    def from_file(self) -> bool:
-        """True if the old model is a file of predictions."""
-        return PurePath(self.old).suffix == ".npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +204,7 @@ class StudyConfig:
             self._check_dependencies(spec, names)
         for update in self.updates:
             for name in (update.old, update.new):
-                if name not in names and not (name == update.old and update.from_file):
+                if name not in names:
                     raise ValueError(
                         f"an update is of {name!r}, which is not in the study: {known}"
                     )

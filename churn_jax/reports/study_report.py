@@ -55,8 +55,7 @@ def collect(run_dir) -> Report:
         The `Report`; nothing is written.
 
     Raises:
-        ReportError: there is no usable `study.json`, or an update names a file of
-            other examples.
+        ReportError: there is no usable `study.json`.
 
     Example:
         >>> from churn_jax.reports import ReportError
@@ -89,8 +88,8 @@ def write(run_dir) -> Report:
         The `Report`; its `files` map names to the paths written.
 
     Raises:
-        ReportError: there is no usable `study.json`, no row can be reported and one is
-            damaged, or an update names a file of other examples.
+        ReportError: there is no usable `study.json`, or no row can be reported and one
+            is damaged.
         OSError: a file could not be written; an earlier one is left as it was.
 
     Example:

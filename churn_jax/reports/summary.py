@@ -270,17 +270,6 @@ def _scored(
     return _computed(states)
 
 
-def classes_of(
-    predictions: Predictions, runs: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Predicted classes `[R, N]`, and the classes that some run knows, `[C]` bool."""
-    classes, known = [], np.zeros(predictions.shape[2], bool)
-    for block in _blocks(predictions, runs):
-        classes.append(block.logits.argmax(axis=-1))
-        known |= known_classes(block.logits).any(axis=(0, 1))
-    return np.concatenate(classes, axis=1), known
-
-
 _ambiguity_of = jax.jit(metrics.ambiguity)
 
 

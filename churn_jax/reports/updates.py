@@ -13,14 +13,13 @@ import numpy as np
 
 from churn_compare import documents as doc
 from churn_compare.documents.plotting import COLOURS
-from churn_compare.example_ids import rows_of, some
 from churn_compare.flip_counts import Flips, count_flips, version_matrices
-from churn_compare.store import PredictionsError, load_predictions
 from churn_compare.tables import heat_map, matrix_tables
 from churn_jax import metrics
 from churn_jax.analysis import significance
+from churn_jax.configuration.study import Update
 from churn_jax.reports import charts
-from churn_jax.reports.artefacts import ReportError, Study
+from churn_jax.reports.artefacts import Study
 from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.estimates import (
     UNKNOWN,
@@ -43,7 +42,7 @@ from churn_jax.reports.quantities import (
     estimate_fields,
     rate,
 )
-from churn_jax.reports.summary import MethodSummary, classes_of
+from churn_jax.reports.summary import MethodSummary
 
 if TYPE_CHECKING:
     from churn_jax.reports.report import Report
@@ -51,48 +50,6 @@ if TYPE_CHECKING:
 _WIDE = 150  # columns of a terminal that has room for every rate
 _MOST_OPEN = 12  # models; a larger table of all pairs is folded
 _SECOND = ("negative_flip_rate", "relative_negative_flip_rate")
-
-
-class ModelRuns(NamedTuple):
-    """The runs of one model, without those that stopped."""
-
-    name: str  # the row, or the path as the update gives it
-    label: str  # for people
-    runs: tuple[int, ...]  # their numbers, by which a targeted update pairs them
-    classes: np.ndarray  # `[R, N]` what each predicts for the study's examples
-    known: np.ndarray  # `[C]` the classes that the model knows
-
-    def knows(self, labels: np.ndarray) -> np.ndarray:
-        """Which examples are of a class that the model knows, `[N]`."""
-        return np.isin(labels, np.flatnonzero(self.known))
-
-
-def _from_file(study: Study, given: str, examples) -> ModelRuns:
-    """A model of another study or framework, joined with the study's examples by id."""
-    path, ids = study.folder / given, examples.ids
-    try:
-        predictions = load_predictions(path)
-    except PredictionsError as error:
-        raise ReportError(" ".join(str(error).split())) from error
-    order = rows_of(ids, predictions.ids)
-    if (lacking := order < 0).any():
-        raise ReportError(
-            f"{path}: {int(lacking.sum())} of the study's {ids.size} examples are not "
-            f"in it, for example ids {some(ids[lacking])}; its ids are "
-            f"{some(predictions.ids)}"
-        )
-    if (differ := predictions.labels[order] != examples.labels).any():
-        raise ReportError(
-            f"{path}: labels differ for {int(differ.sum())} of {differ.size} examples, "
-            f"for example ids {some(ids[differ])}"
-        )
-    total = predictions.shape[0]
-    runs = tuple(r for r in range(total) if r not in predictions.stopped)
-    if not runs:
-        raise ReportError(f"{path}: all {total} runs were stopped")
-    classes, known = classes_of(predictions, runs)
-    label = path.resolve().parent.name or given
-    return ModelRuns(given, label, runs, classes[:, order], known)
 
 
 class Rates(NamedTuple):
@@ -122,7 +79,7 @@ RATES: tuple[Quantity, ...] = (
 class UpdateResult:
     """One update on one set of examples."""
 
-    old: str  # row, or path, of the model in use
+    old: str  # row of the model in use
     new: str  # row of the model that replaces it
     label: str  # of the update
     targeted: bool  # whether new run r was trained against old run r
@@ -174,7 +131,8 @@ def collect_updates(
     """Compute a study's updates."""
     names = {info.name: info.label for info in study.methods}
     remarks: list[str] = []
-    ready, models = [], {}
+    ready: list[tuple[str, Update]] = []
+    models: dict[str, MethodSummary] = {}
     planned = [
         update
         for update in study.config.updates
@@ -183,55 +141,48 @@ def collect_updates(
     for entry in planned:
         pair = entry.old, entry.new
         label = entry.label or " → ".join(names.get(name, name) for name in pair)
-        file = entry.old if entry.from_file and examples is not None else None
-        lost = [name for name in pair if name not in summaries and name != file]
-        if lost:
+        if lost := [name for name in pair if name not in summaries]:
             why = reasons.get(lost[0], "it is not a finished row of this study")
             said = f"{names.get(lost[0], lost[0])}: {why}"
             remarks.append(f"The update {label} is not in the table. {said}.")
             continue
         ready.append((label, entry))
-        for name in pair:
-            if (found := summaries.get(name)) is not None:
-                of_row = found.runs, found.classes, found.known
-                models[name] = ModelRuns(name, names.get(name, name), *of_row)
-            elif name not in models:
-                models[name] = _from_file(study, name, examples)
+        models |= {name: summaries[name] for name in pair}
     if not ready:
         return Updates(remarks=tuple(remarks)) if planned else None
     labels, versions = examples.labels, [*models]
     matrices = version_matrices([m.classes for m in models.values()], labels)
     results: list[UpdateResult] = []
     for label, entry in ready:
-        old, new = models[entry.old], models[entry.new]
-        flips = matrices.between(versions.index(old.name), versions.index(new.name))
-        results += _results(label, entry, old, new, labels, flips)
+        flips = matrices.between(versions.index(entry.old), versions.index(entry.new))
+        results += _results(label, entry, models, labels, flips)
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
     compared = _compared(results, models, study.config.baseline, several)
     known = None
     if len({tuple(np.flatnonzero(model.known)) for model in models.values()}) > 1:
         # An old run is right on classes that it knows alone, so the flips are the same.
-        shares = np.array([model.knows(labels).mean() for model in models.values()])
+        shares = np.array([model.known[labels].mean() for model in models.values()])
         with np.errstate(invalid="ignore"):
             shares = np.where(shares > 0, shares, np.nan)[:, None]
             known = matrices.negative_flip_rate / shares
-    shown = tuple(model.label for model in models.values())
+    shown = tuple(names[name] for name in models)
     return Updates(compared, shown, matrices, known, tuple(remarks))
 
 
 def _results(
-    label, entry, old: ModelRuns, new: ModelRuns, labels, flips: Flips
+    label: str, entry: Update, models: Mapping[str, MethodSummary], labels, flips: Flips
 ) -> list[UpdateResult]:
     """Of one update: on all examples and, where class sets differ, on known ones."""
+    old, new = models[entry.old], models[entry.new]
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": flips}
     known = [np.flatnonzero(one.known) for one in (old, new)]
     if not np.array_equal(known[0], known[1]):
-        keep = old.knows(labels)
+        keep = old.known[labels]
         parts = old.classes[:, keep], new.classes[:, keep], labels[keep]
         sets["known"] = count_flips(*parts)
-    facts = old.name, new.name, label, entry.targeted
+    facts = entry.old, entry.new, label, entry.targeted
     return [
         UpdateResult(*facts, name, found, _rates(found, own))
         for name, found in sets.items()
@@ -269,7 +220,7 @@ def _rates(flips: Flips, own) -> dict[str, Rates]:
 
 def _compared(
     results: Sequence[UpdateResult],
-    models: Mapping[str, ModelRuns],
+    models: Mapping[str, MethodSummary],
     baseline: str,
     ensembles: Collection[str],
 ) -> tuple[UpdateResult, ...]:

@@ -87,7 +87,7 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
 
     sentences = []
     for update in config.updates:
-        if update.from_file or config.spec(update.new).start:
+        if config.spec(update.new).start:
             continue
         old, new = config.spec(update.old), config.spec(update.new)
         if drawn(old) == drawn(new):

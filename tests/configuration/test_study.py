@@ -194,13 +194,9 @@ def updated(old, new):
     return dataclasses.replace(STUDY, updates=(Update(old, new),))
 
 
-def test_updates_are_of_rows_or_of_files():
-    assert updated("runs/x.npz", "baseline").updates[0].from_file
-
-
 test_updates_of_others_are_refused = refusals(
     ("baseline", "lost", "an update is of 'lost', which is not in"),
-    ("baseline", "x.npz", r"is of 'x\.npz', which is not"),
+    ("x.npz", "baseline", r"'x\.npz': old is a row; compare files with churn-compare"),
     ("baseline", "baseline", "'baseline' cannot replace itself"),
     call=updated,
 )

@@ -1,4 +1,4 @@
-"""Model updates in a report: numbers by hand, files by id, what is left out."""
+"""Model updates in a report: numbers by hand, and what is left out."""
 
 import dataclasses
 
@@ -10,7 +10,6 @@ from churn_compare.documents import csv_text, html_fragment, markdown
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import metrics, reports
 from churn_jax.analysis import holm, jackknife_stderr, paired_t_test
-from churn_jax.cli import main
 from churn_jax.configuration import to_json
 from churn_jax.methods import ERM, UNKNOWN_LOGIT
 from churn_jax.reports import summarize
@@ -257,54 +256,6 @@ def test_write_adds_two_files_with_labels_escaped(tmp_path, undrawn):
     assert "<h2>Updates</h2>" in page and "<script" not in page
     assert text == updates_markdown(report) and r"\<script\>alert" in text
     assert report.files["updates.csv"].read_text() == updates_csv(report)
-
-
-FILE = "../old/predictions.npz"
-FROM_FILE = [
-    update(FILE, "none", "From a file"),
-    update("baseline", "none"),
-    update(FILE, "kd", targeted=True),
-]
-
-
-def save_old(folder, ids=None, labels=None):
-    """The baseline's predictions in another order, among other examples."""
-    order = np.random.default_rng(0).permutation(10)
-    found = rows()["baseline"][:2]
-    predictions = Predictions(
-        np.append(IDS[order], [7, 8]) if ids is None else ids,
-        np.append(LABELS[order], [0, 1]) if labels is None else labels,
-        np.concatenate([found[:, order], found[:, :2]], axis=1),
-    )
-    save_predictions(folder / "old" / "predictions.npz", predictions)
-
-
-def test_old_models_from_files_are_joined_by_id(tmp_path):
-    save_old(tmp_path)
-    folder = write_updates(tmp_path / "study", FROM_FILE)
-    updates = reports.collect(folder).updates
-    first, same, targeted = updates.results
-    assert means(first.first) == means(same.first)
-    assert targeted.first.pairs == 2
-    assert updates.labels[0] == "old"
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"ids": np.arange(12)}, "10 of the study's 10 examples are not in it"),
-        ({"labels": np.zeros(12, int)}, "labels differ for 5 of 10"),
-        ({"ids": np.array([*"abcdefghijkl"])}, "its ids are a, b, c"),
-        (None, "does not exist"),
-    ],
-)
-def test_a_mismatch_is_one_sentence_and_exit_code_2(tmp_path, given, words, capsys):
-    if given is not None:
-        save_old(tmp_path, **given)
-    folder = write_updates(tmp_path / "study", FROM_FILE)
-    assert main(["report", str(folder)]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert words in told and "Traceback" not in told
 
 
 def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
