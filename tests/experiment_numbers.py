@@ -153,7 +153,7 @@ def paper_numbers(folder: str) -> frozenset[float]:
     files = [f"experiments/{paper}/published.csv" for paper in PAPERS]
     files = [file for file in files if folder in file] or files
     tables = [published(place) for file in files for place in published_places(file)]
-    cells = [c for t in tables for row in t.rows.values() for c in row.values()]
+    cells = [c for _, rows in tables for row in rows.values() for c in row.values()]
     numbers = {x for c in cells for x in (c.mean, c.std) if x is not None}
     return frozenset(x for x in numbers if math.isfinite(x))
 

@@ -32,25 +32,12 @@ class Published:
     source: str = ""  # where it is printed, such as `"Table 2"`
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedTable:
-    """The rows of one table for one data set."""
+def published(
+    place: str,
+) -> tuple[dict[str, str], dict[str, dict[str, Published]]] | None:
+    """The table `FILE.csv:TABLE`: its facts, and the numbers of every row by quantity.
 
-    title: str  # data set and network
-    runs: int  # of the paper per row; 0 where it does not say
-    citation: str  # authors, title, year
-    # method name, as in the presets, to metric to number
-    rows: Mapping[str, Mapping[str, Published]]
-    data: str = ""  # name of the data set; empty where it is private
-    # of the rows, a name of `churn_jax.models.available()` and widths
-    networks: tuple[str, ...] = ()
-    epochs: int | None = None  # length of training; None where unknown
-    train: int | None = None  # number of training examples
-    test: int | None = None  # number of test examples
-
-
-def published(place: str) -> PublishedTable | None:
-    """The table `FILE.csv:TABLE`; None if there is no such file or table here.
+    None if there is no such file or table here. Rows are named as in the presets.
 
     It also holds what other tables say about the same models: `table2` of the first
     paper has the 2-ensemble and the inference costs of Table 7, the ECE of Table 4 and
@@ -81,16 +68,7 @@ def published(place: str) -> PublishedTable | None:
         for cell in cells[part]:
             row = rows.setdefault(cell["row"], {})
             row.setdefault(cell["quantity"], _number(cell, paper, source))
-    sizes = ("epochs", "train", "test")
-    return PublishedTable(
-        title=own["title"],
-        runs=int(own["runs"]),
-        citation=paper["citation"],
-        rows=rows,
-        data=own.get("data", ""),
-        networks=tuple(_list(own.get("networks"))),
-        **{key: int(own[key]) if key in own else None for key in sizes},
-    )
+    return {"data": "", **paper, **own}, rows
 
 
 def _list(text: str | None) -> list[str]:

@@ -19,7 +19,7 @@ from churn_compare.documents.plotting import page_figures
 from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.estimates import UNKNOWN, UNTESTED
 from churn_jax.reports.factors import run_facts, run_section, training_section
-from churn_jax.reports.paper_numbers import paper_numbers, paper_section
+from churn_jax.reports.paper_numbers import next_to_paper
 from churn_jax.reports.quantities import (
     estimate_fields,
     times,
@@ -153,9 +153,9 @@ def study_document(report: Report) -> doc.Document:
         ),
         training_section(report.study, [row.info for row in report.rows]),
         updates_section(report),
-        paper_section(paper_updates(report), "Update"),
+        paper_updates(report)[0],
         members_section(report),
-        paper_section(paper_numbers(report)),
+        _next_to_paper(report)[0],
         doc.Section("Figures", [doc.Grid(study_figures(report))]),
         ambiguous_section(report),
         run_section(report.study),
@@ -204,20 +204,25 @@ def _table(report: Report) -> doc.Table:
     return doc.Table(["Method", *heads], lines, "", report.caption, "main")
 
 
+def _next_to_paper(report: Report) -> tuple[doc.Section, list[dict[str, Any]]]:
+    """The paper's numbers next to those of every row, also of a missing one."""
+    every = (*report.rows, *report.missing)
+    numbers = [getattr(one, "summary", None) for one in every]
+    measured = [
+        ((one.info.name,), one.info.label, found, True)
+        for one, found in zip(every, numbers, strict=True)
+    ]
+    # Not every name: the `temperature` of a table's coefficients is another one.
+    return next_to_paper(report, report.quantities, measured)
+
+
 def _records(report: Report) -> doc.Records:
     """A line per method."""
-    found = paper_numbers(report)
-    printed = [quantity.name for quantity in (found.metrics if found else ())]
-    papers = {row.name: row.paper for row in found.rows} if found else {}
     rows = []
-    for one in (*report.rows, *report.missing):
-        row = _csv_row(report, one)
-        for name in printed:
-            number = papers.get(one.info.name, {}).get(name)
-            row[f"paper_{name}"] = None if number is None else number.mean
-            row[f"paper_{name}_std"] = None if number is None else number.std
-            row[f"paper_{name}_doubtful"] = "" if number is None else number.note
-        rows.append(row | sweep_fields(report, one.info.name))
+    every = (*report.rows, *report.missing)
+    for one, paper in zip(every, _next_to_paper(report)[1], strict=True):
+        swept = sweep_fields(report, one.info.name)
+        rows.append(_csv_row(report, one) | paper | swept)
     fields = list(dict.fromkeys(name for row in rows for name in row))
     return doc.Records(fields, rows)
 

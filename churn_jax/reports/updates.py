@@ -30,12 +30,7 @@ from churn_jax.reports.estimates import (
     by_name,
     over_runs,
 )
-from churn_jax.reports.paper_numbers import (
-    Measured,
-    PaperNumbers,
-    next_to_paper,
-    paper_section,
-)
+from churn_jax.reports.paper_numbers import next_to_paper
 from churn_jax.reports.quantities import (
     ABSENT,
     Quantity,
@@ -286,14 +281,12 @@ def updates_document(report: "Report") -> doc.Document:
     # One line per update, set of examples and pairing: `all` pairs of an old and a new
     # run, or `own` pairs (r, r) of a targeted update. `first` is 1 on the line that
     # fits the update; it has the published numbers, too.
-    found = paper_updates(report)
+    section, papers = paper_updates(report)
     results = () if report.updates is None else report.updates.results
-    printed = [quantity.name for quantity in (found.metrics if found else ())]
     compared = any(result.changes for result in results)
     none = [UNTESTED._replace(quantity=n) for n in ("negative_flip_rate", "new_error")]
     rows = []
-    for i, result in enumerate(results):
-        paper = found.rows[i].paper if found else {}  # in the order of the results
+    for result, paper in zip(results, papers, strict=True):
         for pairing, rates in result.rates.items():
             first = rates is result.first
             row: dict = {
@@ -315,14 +308,11 @@ def updates_document(report: "Report") -> doc.Document:
                     row |= change.fields
                 closed = result.closed if tested else UNKNOWN
                 row |= {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
-            for name in printed:
-                number = paper.get(name) if first else None
-                row[f"paper_{name}"] = None if number is None else number.mean
-                row[f"paper_{name}_doubtful"] = "" if number is None else number.note
+            row |= paper if first else dict.fromkeys(paper)
             rows.append(row)
     fields = [*rows[0]] if rows else []
     title = f"{report.study.config.title}: updates"
-    blocks = [updates_section(report), paper_section(found, "Update")]
+    blocks = [updates_section(report), section]
     return doc.Document(title, blocks=blocks, data=doc.Records(fields, rows))
 
 
@@ -423,18 +413,20 @@ def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
     return charts.scatter(chart, points, x, "NFR %   (less is better)")
 
 
-def paper_updates(report: "Report") -> PaperNumbers | None:
-    """A paper's update rates next to those measured; None where there are none."""
+def paper_updates(report: "Report") -> tuple[doc.Section, list[dict[str, Any]]]:
+    """A paper's update rates next to those measured; empty where there are none."""
     # A published row is that of an update if it is named `old->new`, or like the new
     # row alone. The paper's old error rates leave out classes that the old model does
     # not know.
-    results = () if report.updates is None else report.updates.results
+    if report.updates is None:
+        return doc.Section("", []), []
+    results = report.updates.results
     known = {(r.old, r.new) for r in results if r.examples == "known"}
     measured = []
     for result in results:
         pair, of_known = (result.old, result.new), result.examples == "known"
         label = f"{result.label} (known classes)" if of_known else result.label
         names, printed = ("->".join(pair), result.new), of_known or pair not in known
-        measured.append(Measured(names, label, result.first, pair, printed))
+        measured.append((names, label, result.first, printed))
     rates = [quantity for quantity in RATES if quantity.name != "churn"]
-    return next_to_paper(report, rates, measured) if report.updates else None
+    return next_to_paper(report, rates, measured, "Update")

@@ -38,7 +38,7 @@ def table(key):
 
 
 def rows_of(key):
-    return table(key).rows
+    return table(key)[1]
 
 
 def keys_of(paper, *tables):

@@ -109,9 +109,9 @@ _SHAPES = {
 @pytest.mark.parametrize("name", [n for n in STUDIES if study(n).published])
 def test_published_numbers_are_there_for_rows_of_the_preset(name):
     config = study(name)
-    printed = published(config.published)
-    assert printed.data == ("" if config.train.one_pass else config.data.name)
-    known = set(printed.rows)
+    facts, printed = published(config.published)
+    assert facts["data"] == ("" if config.train.one_pass else config.data.name)
+    known = set(printed)
     rows = {spec.name for spec in config.methods}
     made = rows | {f"{u.old}->{u.new}" for u in config.updates}
     # Table 6's inner columns cannot be assigned to rows; parts of teachers are none.
@@ -229,7 +229,7 @@ def test_the_examples_of_the_papers_files_are_true():
 
 def test_every_row_of_the_table_of_clicks_has_its_lambda_and_s():
     methods = {s.name: s.method for s in table3().methods}
-    table = published(table3().published).rows
+    _, table = published(table3().published)
     assert set(table) <= set(methods)
     for name, printed in table.items():
         assert methods[name].members == 3

@@ -8,7 +8,7 @@ import json
 import numpy as np
 from rich.console import Console
 
-from churn_compare.documents import Table, csv_text, html_page, markdown
+from churn_compare.documents import csv_text, html_page, markdown
 from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
 from churn_jax.configuration import StudyRecord, to_json
@@ -51,11 +51,17 @@ def render(report):
     return html_page(study_document(report))
 
 
-def paper_cell(found, row, metric):
-    """The text of a cell of a paper's number."""
-    metric = next(q for q in found.metrics if q.name == metric)
-    (found,) = Table([""], [[found.paper_cell(row, metric)]]).cells[0]
-    return f"{found.text} {found.mark}".strip()
+def next_to_paper(document):
+    """The section with a paper's numbers, and its cells: row and column to text."""
+    titles = {getattr(block, "title", ""): block for block in document.blocks}
+    section = titles["Compared with the paper"]
+    heads = [column.full_heading for column in section.blocks[0].heads]
+    cells = {
+        (row[0].text, head): f"{cell.text} {cell.mark}".strip()
+        for row in section.blocks[0].cells
+        for head, cell in zip(heads[1:], row[1:], strict=True)
+    }
+    return section, cells
 
 
 def logits_of(classes, num_classes, margin=2.0):
@@ -132,7 +138,7 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
     )
     record = to_json(StudyRecord(config, data, launch))
     if printed := published(facts.get("published", "")):
-        record["data"]["name"] = printed.data
+        record["data"]["name"] = printed[0]["data"]
     record["config"]["methods"] = [row["spec"] for row in rows]
     record["methods"] = [r for r in rows if methods[r["name"]] is not None]
     for part, names in (("config", CONFIG), ("launch", LAUNCH)):

@@ -16,7 +16,6 @@ from churn_jax.reports import summarize
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.updates import (
     flip_tables,
-    paper_updates,
     updates_document,
     updates_section,
 )
@@ -26,7 +25,7 @@ from tests.reports.fake_study import (
     cells_of,
     csv_rows,
     logits_of,
-    paper_cell,
+    next_to_paper,
     printed,
     write_study,
 )
@@ -221,28 +220,25 @@ def test_the_csv_has_both_pairings(written):
 
 
 def test_the_papers_numbers_stand_next_to_ours(written):
-    found = paper_updates(written)
-    none, kd = found.rows[:2]
-    flips = "negative_flip_rate"
-    assert (none.label, paper_cell(found, none, flips)) == ("No treatment", "4.30")
-    assert found.measured_cell(none, found.metrics[2]) == "10.00 ± 3.54"
-    assert paper_cell(found, kd, "old_error") == "30.24"
-    only = {row.name: row for row in found.rows if not row.measured}
-    assert set(only) >= {"bct", "elodi_top10"} and "kd" not in only
-    bct = paper_cell(found, only["bct"], "relative_negative_flip_rate")
-    assert bct == "24.66 doubtful [2]" and "24.89" in [*found.notes][1]
+    section, cells = next_to_paper(updates_document(written))
+    assert cells["No treatment", "NFR %, paper"] == "4.30"
+    assert cells["No treatment", "NFR %, measured"] == "10.00 ± 3.54"
+    assert cells["KD", "ER old %, paper"] == "30.24"
+    names = {row for row, _ in cells}
+    assert {"bct (paper only)", "elodi top10 (paper only)"} <= names
+    assert "kd (paper only)" not in names
+    bct = cells["bct (paper only)", "Rel. NFR %, paper"]
+    assert bct == "24.66 doubtful [2]" and "24.89" in section.blocks[1].items[1].text
 
 
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
     logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
     facts = {"published": f"{PAPER}:table5/imagenet", "config": {"updates": planned}}
-    found = paper_updates(
-        reports.collect(write_study(tmp_path, logits, LABELS, **facts))
-    )
-    cells = [(r.name, paper_cell(found, r, "negative_flip_rate")) for r in found.rows]
-    assert cells[0] == ("v1->fd_v2", "2.90 doubtful [1]")
-    assert cells[1] == ("fd_v2->fd_chain_v3", "2.13 doubtful [1]")
+    report = reports.collect(write_study(tmp_path, logits, LABELS, **facts))
+    _, cells = next_to_paper(updates_document(report))
+    assert cells["V1 → Fd v2", "NFR %, paper"] == "2.90 doubtful [1]"
+    assert cells["Fd v2 → Fd chain v3", "NFR %, paper"] == "2.13 doubtful [1]"
 
 
 def test_write_adds_two_files_with_labels_escaped(tmp_path, undrawn):
