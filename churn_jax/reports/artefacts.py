@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from churn_jax.configuration.record import (
     StudyRecord,
     read_record,
 )
+from churn_jax.configuration.study import StudyConfig
 
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
 FILES = {"test": TEST, "validation": VALIDATION}  # of a method, by split
@@ -36,13 +37,25 @@ class Study:
     """The folder of a study and its record."""
 
     folder: Path  # of the study
-    config: Any  # what it was launched with last, a `StudyConfig`
-    # finished rows and those that are still planned, in the order of the plan
-    methods: tuple[RowRecord, ...]
     record: StudyRecord
-    # names and labels of planned rows that the last launch was not to train (`--only`);
-    # they are in no other field
-    unselected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # finished rows and those that are still planned, in the order of the plan; of a
+    # sweep its points
+    methods: tuple[RowRecord, ...]
+
+    @property
+    def config(self) -> StudyConfig:
+        """What it was launched with last."""
+        return self.record.config
+
+    @property
+    def unselected(self) -> dict[str, str]:
+        """Names and labels of planned rows that the last launch was not to train."""
+        chosen = self.record.selected
+        return {
+            row.name: row.label
+            for row in self.record.rows()
+            if chosen and not row.trained and row.name not in chosen
+        }
 
     @property
     def one_pass(self) -> bool:
@@ -69,8 +82,7 @@ def read_study(run_dir) -> Study:
         raise ReportError(f"{folder / 'study.json'} lists no methods")
     chosen = record.selected
     shown = [row for row in rows if row.trained or not chosen or row.name in chosen]
-    left = {row.name: row.label for row in rows if row not in shown}
-    return Study(folder, record.config, tuple(shown), record, left)
+    return Study(folder, record, tuple(shown))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -81,7 +81,7 @@ def collect_sweep(study: Study, record: SweepRecord) -> Report:
     rows = {row.name: row for row in study.record.rows()}
     names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)
     methods = tuple(rows[name] for name in names)
-    points = dataclasses.replace(study, methods=methods, unselected={})
+    points = dataclasses.replace(study, methods=methods)
     report, held_out = (collected(points, split) for split in ("test", "validation"))
     validation = {row.info.name: row.summary for row in held_out.rows}
     start = validation.get(record.baseline or "")

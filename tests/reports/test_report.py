@@ -260,8 +260,10 @@ def test_few_runs_are_called_few(report):
 
 def test_surrogate_churn_above_one_is_explained(report):
     columns = ("churn", "surrogate_churn")
-    config = dataclasses.replace(report.study.config, columns=columns)
-    study = dataclasses.replace(report.study, config=config)
+    record = report.study.record
+    config = dataclasses.replace(record.config, columns=columns)
+    record = dataclasses.replace(record, config=config)
+    study = dataclasses.replace(report.study, record=record)
     report = dataclasses.replace(report, study=study)
     assert "SChurn is not a share" not in report.caption
     base = report.rows[0]
