@@ -6,7 +6,6 @@ differ in more than colour. Text and axes have the colour of the surrounding pag
 when a figure is drawn, not when this module is.
 """
 
-import collections
 import functools
 import io
 import math
@@ -138,15 +137,8 @@ def kept_figures():
 
 
 def page_figures(blocks: Sequence[Block]) -> dict:
-    """The figures that a page would draw, by name.
-
-    If several have one name, the second is called `name-2`.
-    """
-    found, count = {}, collections.Counter()
-    for name, figure in _drawn(blocks):
-        count[name] += 1
-        found[name if count[name] == 1 else f"{name}-{count[name]}"] = figure
-    return found
+    """The figures that a page would draw, by name."""
+    return dict(_drawn(blocks))
 
 
 def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
