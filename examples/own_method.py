@@ -53,7 +53,7 @@ def margin(logits, labels):
     return np.mean(first - second)
 
 
-def squeezed_digits():
+def squeezed_digits() -> studies.StudyConfig:
     """Two rows of three runs on the embedded digits: seconds on a CPU."""
     return studies.StudyConfig(
         name="squeezed-digits",

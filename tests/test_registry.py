@@ -250,6 +250,9 @@ def _private() -> StudyConfig: ...
     assert main(["study", file, "--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == [f"{file}:study", f"{file}:clicks"]
+    Path("plain.py").write_text("def study(): ...")
+    assert main(["study", "plain.py", "--list"]) == 2
+    assert "plain.py: no function is declared NAME() -> " in capsys.readouterr().err
     for name in ("optax.py", "grids.v1.py"):
         Path(name).write_text(source)
     for find, name, said in (

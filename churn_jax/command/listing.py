@@ -12,7 +12,9 @@ def print_list(options: Any) -> int:
     """Prints all there is, the rows of a preset or the studies of a file; returns 0."""
     name = options.preset
     if name.endswith(".py"):
-        lines = {name: config.title for name, config in studies_in(name).items()}
+        lines = {study: config.title for study, config in studies_in(name).items()}
+        if not lines:
+            raise ValueError(f"{name}: no function is declared NAME() -> StudyConfig")
     elif name:
         from churn_jax.studies.own_data import unknown
         from churn_jax.studies.presets import as_row, preset
@@ -28,10 +30,7 @@ def print_list(options: Any) -> int:
 
 
 def studies_in(file: str) -> dict[str, Any]:
-    """The studies that a Python file makes, by `FILE.py:name`.
-
-    They are those of its own public functions whose annotation says so.
-    """
+    """The studies of a file's public functions that are annotated so, by name."""
     from churn_jax.studies import StudyConfig
 
     module = module_of_file(file)

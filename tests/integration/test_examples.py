@@ -31,6 +31,7 @@ def test_the_study_is_recorded_by_names_that_are_imported(example):
     assert config.spec("squeezed").method == example.Squeezed()
     (group,) = config.spec("squeezed").groups(config.model, 10)
     assert group.network.name == "own_method:Net"
+    assert example.squeezed_digits.__annotations__["return"] is StudyConfig  # --list
 
 
 def test_the_column_is_the_difference_of_the_two_highest_logits(example):
