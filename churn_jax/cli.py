@@ -13,13 +13,13 @@ from churn_jax.command import COMMANDS
 from churn_jax.command import command_named as _command
 
 EXIT_CODES = {
-    "0": "fine",
+    "0": "success",
     "1": "a gate failed (compare); a study does not fit (plan); a run was not repeated "
     "bit by bit (doctor); nothing else",
     "2": "bad input, another process was lost, or any other error, in one sentence",
-    "3": "not finished: the time of --minutes is over; the same command goes on",
+    "3": "not finished: the time of --minutes is over; the same command continues",
     "4": "no gate fails, but one is inconclusive (compare); see --inconclusive",
-    "130": "stopped by Ctrl-C (143: by SIGTERM); the same command goes on",
+    "130": "stopped by Ctrl-C (143: by SIGTERM); the same command continues",
     "134": "another process was lost or never started; JAX ends this one with its own "
     "lines",
     "141": "the reader of the output went away, as in `churn-jax ... | head`",

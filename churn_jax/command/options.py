@@ -83,10 +83,10 @@ class AllOfStudy(Study):
     """Options that are used less.
 
     Attributes:
-        list: list what has a name, or the rows of a preset, and stop.
+        list: list all names, or the rows of a preset, and stop.
         print_config: print the study's record and stop; a preset may be such a file.
-        learning_rate: its peak.
-        train_size: cut the training set to so many examples.
+        learning_rate: peak learning rate.
+        train_size: number of training examples; the others are left out.
         validation: examples held out of training, a count or a share.
         data_dir: where TFDS keeps prepared sets.
         manual_dir: where TFDS looks for files downloaded by hand.
@@ -111,10 +111,10 @@ class Folder:
     """Where a command leaves what it trains.
 
     Attributes:
-        out: folder of the artefacts; default `runs/NAME`. The same folder goes on where
-            it was left.
+        out: folder of the results, by default `runs/NAME`. A study that was stopped
+            continues in its folder.
         minutes: save and stop after this many minutes, with exit code 3 if something is
-            left to do; the same command goes on.
+            left to do; the same command continues.
     """
 
     out: Path | None = None

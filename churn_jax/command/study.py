@@ -45,7 +45,7 @@ class Arguments(AllOfFolder, AllOfStudy, Used):
     """Trains the rows of a preset with several seeds and reports.
 
     Attributes:
-        dry_run: only say what training would cost; the data are opened.
+        dry_run: print what training would cost, and stop; the data are read.
         predictions: how predictions are kept: `file`, `shards`, or `auto`.
     """
 

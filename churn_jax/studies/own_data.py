@@ -220,7 +220,7 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         notes.append(f"{path} = {shown} ({why if found == value else 'as given'}).")
     if chosen.methods == study.methods:
         notes.append(
-            "Coefficients of methods are a start; a sweep chooses one on the "
+            "Coefficients of methods are starting values; sweeps choose them on the "
             "validation split."
         )
     return dataclasses.replace(study, notes=tuple(notes))
