@@ -80,13 +80,6 @@ def test_a_name_that_cannot_be_registered_is_refused(shapes, name):
         shapes.register(name)
 
 
-def test_a_value_of_another_kind_is_refused(shapes):
-    with pytest.raises(TypeError, match="3 cannot be registered as a shape"):
-        shapes.register("three")(3)
-    with pytest.raises(ValueError, match="math:pi is not a shape"):
-        shapes.find("math:pi")
-
-
 test_what_cannot_be_found_is_named = refusals(
     ("lien", "unknown shape 'lien'; known: square, line; did you mean line?"),
     ("no_such_module:x", "no_such_module cannot be imported .*PYTHONPATH"),

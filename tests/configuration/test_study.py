@@ -202,14 +202,6 @@ test_updates_of_others_are_refused = refusals(
 )
 
 
-def test_a_committee_has_the_methods_members_or_several_architectures():
-    (group,) = ENSEMBLE.groups(ModelConfig(features=(8,)), 10)
-    assert group.size == 2 and group.network.name == "mlp"
-    spec = dataclasses.replace(PAIR, models=(("lenet5", 1), ("mlp", 2)))
-    groups = spec.groups(ModelConfig(features=(8,)), 10)
-    assert [(g.network.name, g.size) for g in groups] == [("lenet5", 1), ("mlp", 2)]
-
-
 def test_members_of_a_committee_may_differ_in_width_and_in_what_they_see():
     left = ModelConfig(features=(8,), inputs=tuple(range(32)))
     right = ModelConfig(features=(5,), inputs=tuple(range(32, 64)))

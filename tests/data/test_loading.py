@@ -132,16 +132,6 @@ def test_file_with_two_splits(rng, tmp_path, key):
     assert data.num_classes == 3
 
 
-def test_ids_made_up_for_a_file_tell_split_and_row(two_splits):
-    data = load(str(two_splits), validation=0.2, train_size=7)
-    images = np.load(two_splits)["train_image"]
-    for split in (data.train, data.validation):
-        kinds, rows = zip(*(name.split("/") for name in split.ids), strict=True)
-        assert set(kinds) == {"train"}
-        np.testing.assert_array_equal(split.images, images[np.array(rows, int)])
-    assert data.test.ids.tolist() == [f"test/{i}" for i in range(20)]
-
-
 def test_a_validation_split_of_the_source_is_used_unless_another_is_asked_for(
     rng, tmp_path
 ):

@@ -216,16 +216,6 @@ def test_batch_norm_sees_the_global_batch(kind, x, nnx_network):
     chex.assert_trees_all_close(sharded, whole, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "convolutional"),
-    [("mlp", (1, 8, 8, 1), False), ("lenet5", (1, 12, 12, 1), True)],
-)
-def test_convolutions_are_recognised_by_their_kernels(name, shape, convolutional):
-    network = from_linen(create(name, num_classes=3))
-    params = jax.eval_shape(network.init, KEY, jnp.zeros(shape))["params"]
-    assert network.with_convolutions_from(params) is convolutional
-
-
 def test_inputs_may_be_columns_of_the_flattened_example():
     images = jnp.arange(24.0).reshape(2, 2, 3, 2)
     network = with_inputs(affine(3), [0, 5, 11])

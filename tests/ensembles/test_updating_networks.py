@@ -125,15 +125,6 @@ class TestTemperature:
 
 
 class TestLastLayer:
-    def test_wider_features_are_cut_and_narrower_ones_refused(self):
-        features = outputs_of(NETWORK).features
-        wider = jnp.concatenate([features, 7.0 * features], axis=1)
-        np.testing.assert_allclose(
-            NETWORK.head({"params": PARAMS}, wider),
-            outputs_of(NETWORK).logits,
-            rtol=1e-6,
-        )
-
     def test_networks_whose_members_share_weights_have_none(self):
         from churn_jax.models import BatchEnsemble
 

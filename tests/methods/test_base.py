@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.ensembles import Outputs
 from churn_jax.methods import (
     ERM,
     Codistillation,
@@ -18,7 +17,6 @@ from churn_jax.methods import (
     Ramp,
     Updating,
     deploy,
-    forward,
     old_logits,
     teacher_logits,
 )
@@ -49,33 +47,6 @@ def test_masked_values_have_zero_gradient_whatever_they_are(junk):
     np.testing.assert_allclose(mean, 13 / 3 + 19 / 3, rtol=1e-6)
     expected = np.tile(np.array([1, 0, 1, 1], np.float32) / np.float32(3), (2, 1))
     np.testing.assert_allclose(gradient, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("where", ["images", "logits"])
-def test_forward_hides_padding_on_both_sides_of_the_network(where):
-    """A linear network's weight gradient is input times cotangent: 0 * nan is nan."""
-    images = draw(0, 4, 3).astype(np.float32)
-    weights = draw(1, 2, 3, 5).astype(np.float32)
-    offset = np.zeros((2, 4, 5), np.float32)
-    if where == "images":
-        images[3] = np.nan
-    else:
-        offset[:, 3] = np.nan
-    mask = np.array([1, 1, 1, 0])
-
-    def network(variables, x, train=True):
-        logits = jnp.einsum("bd,mdc->mbc", x, variables)
-        return Outputs(logits + offset[:, : len(x)]), {}
-
-    def loss(weights, images, mask):
-        batch = batch_of(np.zeros(len(mask)), mask).replace(images=images)
-        logits, _, _ = forward(network, weights, batch)
-        return jnp.sum(batch.mean(jax.nn.logsumexp(logits, axis=-1)))
-
-    value, gradient = jax.jit(jax.value_and_grad(loss))(weights, images, mask)
-    clean = jax.jit(jax.value_and_grad(loss))(weights, images[:3], mask[:3])
-    np.testing.assert_allclose(value, clean[0], rtol=1e-6)
-    np.testing.assert_allclose(gradient, clean[1], atol=1e-6)
 
 
 def test_ramps_are_those_of_appendix_c():

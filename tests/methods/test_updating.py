@@ -11,15 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 from jax.sharding import PartitionSpec as P
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax.configuration.rows import Teaching
 from churn_jax.methods import (
     ELODI,
-    RACT,
-    BackwardCompatible,
     BayesianUpdate,
     ChurnConstraint,
     FocalDistillation,
@@ -47,27 +44,12 @@ LABELS = labels_of(0)
 MASK = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.float32)
 
 
-@struct.dataclass
-class Narrow(KnownTeachers):
-    """Old models that do not know the last class."""
-
-    def classify(self, features):
-        return super().classify(features).at[..., -1].set(UNKNOWN_LOGIT)
-
-
-def outcome(
-    method,
-    answers,
-    olds,
-    labels=LABELS,
-    logits=LOGITS,
-    memory=(),
-    kind=KnownTeachers,
-    mask=MASK,
-):
+def outcome(method, answers, olds, labels=LABELS, logits=LOGITS, memory=(), mask=MASK):
     """`LossOutput` of a method that `answers`, the last `olds` of them old, teach."""
     batch = batch_of(labels, mask).replace(memory=memory)
-    return loss_of(method, logits, batch, teacher=kind(jnp.asarray(answers), olds))
+    return loss_of(
+        method, logits, batch, teacher=KnownTeachers(jnp.asarray(answers), olds)
+    )
 
 
 def test_a_margin_raises_the_logits_of_new_classes_alone():
@@ -126,14 +108,6 @@ def test_a_limit_is_reached():
         if bound:
             np.testing.assert_allclose(np.mean(away[-100:]), limit, rtol=0.05)
         assert (memory[0] > 0) == bound
-
-
-@pytest.mark.parametrize("build", [BackwardCompatible, RACT])
-def test_examples_of_new_classes_leave_the_old_classifier_out(build):
-    labels = np.full(EXAMPLES, CLASSES - 1)
-    out = outcome(build(), OLD, 2, labels, kind=Narrow)
-    np.testing.assert_array_equal(out.loss, out.terms["cross_entropy"])
-    assert outcome(build(), OLD, 2, labels).loss > out.loss
 
 
 def test_confusions_are_counted_as_batches_pass():

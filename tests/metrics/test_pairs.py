@@ -61,24 +61,19 @@ def close(found, expected):
 
 
 @pytest.mark.parametrize("name", STREAMING)
-def test_streamed_pairs_across_equal_a_loop_over_pairs(name, versions):
+def test_streamed_pairs_equal_a_loop_over_pairs(name, versions):
+    """Across two sets, and of one set for a mean and for parts of it."""
     metric, reference, labelled = STREAMING[name]
     old, new, labels, mask = versions
     given = [labels[mask]] if labelled else []
-    labels = labels if labelled else None
-    found = cross_pairs(metric, old, new, labels, mask, block_bytes=BLOCKS_OF_8)
+    options = {"mask": mask, "block_bytes": BLOCKS_OF_8}
+    options["labels"] = labels if labelled else None
+    found = cross_pairs(metric, old, new, **options)
     assert all(x.shape == (R1, R2) for x in jax.tree.leaves(found))
     close(found, loop(reference, old[:, mask], new[:, mask], *given))
-
-
-@pytest.mark.parametrize("name", ["l1_distance", "churn_by_correctness"])
-def test_streamed_pairs_of_one_set_equal_a_loop_over_pairs(name, versions):
-    metric, reference, labelled = STREAMING[name]
-    runs, _, labels, mask = versions
-    given = [labels[mask]] if labelled else []
-    labels = labels if labelled else None
-    found = pairwise(metric, runs, labels, mask, block_bytes=BLOCKS_OF_8)
-    close(found, loop(reference, runs[:, mask], runs[:, mask], *given))
+    if name in ("l1_distance", "churn_by_correctness"):
+        own = pairwise(metric, old, **options)
+        close(own, loop(reference, old[:, mask], old[:, mask], *given))
 
 
 def test_the_block_size_does_not_matter_and_padding_may_hold_anything(versions):

@@ -16,7 +16,7 @@ from churn_jax.configuration.training import Seeds
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.methods import ERM
 from churn_jax.training import Interrupted, MeshShape, partition, train
-from churn_jax.training.feed import Feed, Layout, in_order
+from churn_jax.training.feed import Feed, Layout
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import draw_sample, epoch_order
 from tests.data.jpegs import CLASSES, example
@@ -268,16 +268,6 @@ def test_reading_does_not_run_ahead_of_the_step_without_bound():
     assert source.reads <= (2 + READING.ahead + 1) * per_batch
     assert source.reads < EXAMPLES * 2
     next(read)
-
-
-def test_evaluation_reads_in_order_and_pads():
-    split = streamed().validation
-    mesh = make_mesh(MeshShape(1, 1, 2))
-    found = [np.asarray(x) for x in in_order(split, 16, mesh)]
-    assert [x.shape for x in found] == [(16, 8, 8, 1)] * 4
-    images = digits().validation.images
-    np.testing.assert_array_equal(np.concatenate(found)[:50], images)
-    np.testing.assert_array_equal(np.concatenate(found)[50:], images[[0] * 14])
 
 
 def test_a_killed_stream_continues_in_the_middle_of_an_epoch(tmp_path, blocks_of, fed):
