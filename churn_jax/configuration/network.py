@@ -189,8 +189,8 @@ class ModelConfig:
         check_choice("model dtype", self.dtype, DTYPES)
         if self.name == "click":
             raise ValueError(
-                "a click model learns in one pass over clicks, by `churn-jax study` or "
-                "churn_jax.training.click_run"
+                "a click model learns in one pass over clicks, by `churn-jax study` "
+                "without --dry-run or by churn_jax.training.click_run"
             )
         if self.inputs and self.name != "mlp":
             raise ValueError(

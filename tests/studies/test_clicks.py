@@ -148,7 +148,7 @@ def test_rows_that_one_pass_cannot_train_are_named(study, tmp_path):
             dataclasses.replace(study, **change)
     with pytest.raises(DataError, match=r"adult\.npz does not exist"):
         run_study(study_of("ad-table3-adult"), tmp_path / "adult")
-    with pytest.raises(ValueError, match="a click model learns in one pass over clic"):
+    with pytest.raises(ValueError, match="`churn-jax study` without --dry-run"):
         study.methods[0].groups(study.model, 2)
 
 
