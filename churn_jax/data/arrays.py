@@ -4,6 +4,7 @@ Pixels, tables and labels come as NumPy, JAX or PyTorch arrays, pandas frames or
 What is unambiguous is converted; anything else is refused in one sentence.
 """
 
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from churn_jax.data.text import TextOptions, of_length, text_split, token_rows
 
 SPLITS = ("train", "validation", "test")
 _TEST_FRACTION = 0.2
+_OF_A_SPLIT = re.compile("(train|val|test|dev).*_(image|label|id|token|offset)s?")
 _LAYOUTS = (
     "train_image, train_label, test_image, test_label (optionally train_id, test_id "
     "and validation_*; plurals are fine), images, labels (optionally ids, split), or "
@@ -81,26 +83,25 @@ def named_arrays(
     """
     # `train_images` and `train_image` are one key; so are `labels` and `label`.
     keys = {str(key).removesuffix("s"): key for key in arrays}
+    unread = {key for key in arrays if _OF_A_SPLIT.fullmatch(str(key))}
+
+    def get(name: str) -> Any:
+        unread.discard(keys.get(name))
+        return arrays[keys[name]] if name in keys else None
 
     def part(prefix: str, kind: str) -> Part:
-        found = (keys.get(f"{prefix}{name}") for name in (kind, "label", "id"))
-        images, labels, ids = (k if k is None else arrays[k] for k in found)
-        return Part(images, labels, ids)
+        return Part(*(get(f"{prefix}{name}") for name in (kind, "label", "id")))
 
     classes, parts, names = _declared_classes(what, arrays), {}, None
     if "train_token" in keys:
-        for split in (
-            "train",
-            "test",
-            *(["validation"] * ("validation_token" in keys)),
-        ):
+        for split in SPLITS[:: 1 if "validation_token" in keys else 2]:
             if not {f"{split}_token", f"{split}_label"} <= keys.keys():
                 raise DataError(
                     f"{what}: texts need {split}_tokens and {split}_label; found "
                     f"{', '.join(map(str, arrays))}"
                 )
-            given, offsets = part(f"{split}_", "token"), keys.get(f"{split}_offset")
-            offsets = None if offsets is None else np.asarray(arrays[offsets])
+            given, offsets = part(f"{split}_", "token"), get(f"{split}_offset")
+            offsets = None if offsets is None else np.asarray(offsets)
             try:
                 rows = token_rows(split, np.asarray(given.images), offsets, text)
             except DataError as error:
@@ -113,9 +114,10 @@ def named_arrays(
     elif {"image", "label"} <= keys.keys():
         # Ids are given before the pool is cut, so they tell the row in the file.
         parts["train"] = part("", "image")
-        names = arrays[keys["split"]] if "split" in keys else None
-    else:
+        names = get("split")
+    if not parts or unread:
         found = ", ".join(map(str, arrays)) or "none"
+        found += f" ({', '.join(sorted(unread))} would not be read)" if parts else ""
         raise DataError(f"{what} must hold {_LAYOUTS}; found {found}")
     return checked_parts(parts, num_classes=classes, names=names)
 
@@ -244,6 +246,9 @@ def as_array(where: str, what: str, values: Any) -> np.ndarray:
         raise DataError(f"{where}: {what} have masked entries; fill or remove them")
     if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat16", "float8")):
         return array.astype(np.float32)
+    if array.dtype.kind == "U" and isinstance(values, (list, tuple)):
+        objects = np.array(values, object)  # NumPy writes 1 and nan as words
+        return array if _all(objects, (str, bytes)) else objects
     return array
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from churn_jax.data.splits import (
     Examples,
     check_classes,
     check_same_kind,
+    check_train_size,
     fingerprint,
     hold_out,
 )
@@ -38,14 +40,13 @@ def assemble(
     classes = check_classes(splits, classes if num_classes is None else num_classes)
     check_same_kind(splits)
     train, held = cut(name, splits, validation, train_size)
-    test = splits["test"]
     return Dataset(
         name=name,
         train=train,
         validation=held,
-        test=test,
+        test=splits["test"],
         num_classes=classes,
-        fingerprint=fingerprint(train, held, test),
+        fingerprint=fingerprint(train, held, splits["test"]),
         class_names=uncut.class_names,
         notes=uncut.notes,
     )
@@ -64,34 +65,27 @@ def cut(
     kept, held_rows = hold_out(len(train), held)
     if own is None:
         own = train.take(held_rows)
-    if train_size is not None:
-        if not isinstance(train_size, (int, np.integer)) or train_size < 1:
-            raise DataError(f"train_size must be a positive count; got {train_size!r}")
-        if train_size > len(kept):
-            raise DataError(
-                f"train_size={train_size} is more than the {len(kept)} training "
-                f"examples of {name} that validation={held} leaves"
-            )
-        kept = kept[:train_size]
+    check_train_size(train_size)
+    if train_size is not None and train_size > len(kept):
+        raise DataError(
+            f"train_size={train_size} is more than the {len(kept)} training examples "
+            f"of {name} that validation={held} leaves"
+        )
+    kept = kept[:train_size]
     if len(kept) < len(train):  # else spare the copy
         train = train.take(np.sort(kept))
     return train, own
 
 
 def _held_count(name: str, count: int, validation: int | float | None) -> int:
-    if validation is None:
-        validation = _DEFAULT_FRACTION
-    if isinstance(validation, (bool, np.bool_)) or not isinstance(
-        validation, (int, float, np.integer, np.floating)
-    ):
-        raise DataError(f"validation must be a count or a fraction; got {validation!r}")
-    fraction = isinstance(validation, (float, np.floating))
-    if not 0 <= validation or (fraction and not validation < 1):
+    number = np.asarray(_DEFAULT_FRACTION if validation is None else validation)
+    fraction = number.dtype.kind == "f"
+    if number.dtype.kind not in "iuf" or not 0 <= number < (1 if fraction else np.inf):
         raise DataError(
             "validation must be a count of at least 0, or a fraction below 1; got "
             f"{validation!r}"
         )
-    held = round(count * validation) if fraction else int(validation)
+    held = round(count * float(number)) if fraction else int(number)
     if held >= count:
         raise DataError(
             f"validation={held} leaves no training examples: {name} has {count}"
@@ -129,7 +123,7 @@ def narrow(
         [elodi] Sec. 5.3 -- Zhao et al., ELODI: Ensemble Logit Difference Inhibition for
         Positive-Congruent Training, TPAMI 2023. https://arxiv.org/abs/2205.06265
     """
-    kept = sorted(set(int(c) for c in classes)) or list(range(dataset.num_classes))
+    kept = sorted({*map(operator.index, classes)}) or [*range(dataset.num_classes)]
     if kept[0] < 0 or kept[-1] >= dataset.num_classes:
         raise DataError(
             f"{dataset.name} has classes 0 to {dataset.num_classes - 1}; got {kept[:8]}"
@@ -144,11 +138,10 @@ def narrow(
     if not chosen.any():
         raise DataError(f"{dataset.name} has no training example of classes {kept[:8]}")
     held = np.isin(dataset.validation.labels, kept)
-    text = f"{dataset.fingerprint} {kept} {share}"
+    digest = hashlib.sha256(f"{dataset.fingerprint} {kept} {share}".encode())
     # Splits stay of the data set's own kind, in memory or streamed.
     parts: dict[str, Any] = {
         "train": dataset.train.take(np.flatnonzero(chosen)),
         "validation": dataset.validation.take(np.flatnonzero(held)),
     }
-    fingerprint = hashlib.sha256(text.encode()).hexdigest()
-    return dataclasses.replace(dataset, **parts, fingerprint=fingerprint)
+    return dataclasses.replace(dataset, **parts, fingerprint=digest.hexdigest())

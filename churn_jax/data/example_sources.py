@@ -33,8 +33,8 @@ def read_examples(where: str, source: Any, columns: tuple[str, str]) -> Part:
             f"{where}: a table needs its labels: give the pair (table without the "
             "column of labels, that column)"
         )
-    if isinstance(source, np.ndarray):
-        raise DataError(f"{where}: images need labels: give the pair (x, y)")
+    if isinstance(source, (np.ndarray, Mapping)):
+        raise DataError(f"{where}: give images and labels as a pair of arrays (x, y)")
     rows = _Rows(where, columns)
     for record in _records(where, source):
         rows.add(record, _length(source))
@@ -96,7 +96,7 @@ class _Rows:
         if not self.labels:
             self._check_single(image, label)
         if self.tokens:
-            self.texts.append(image)
+            self.texts.append(image if image.size else image.astype(int))
         else:
             self._place(image, count)
         self.labels.append(label)

@@ -175,7 +175,6 @@ def _shrunk(name: str, split: Split, side: int) -> np.ndarray:
             f"shrink must divide the sides of the images, {height} x {width}; got "
             f"{side}"
         )
-    rows, columns = height // side, width // side
-    squares = images.reshape(count, rows, side, columns, side, channels)
+    squares = images.reshape(count, height // side, side, width // side, side, channels)
     means = squares.mean((2, 4), dtype=np.float32)
     return (np.rint(means) if images.dtype == np.uint8 else means).astype(images.dtype)

@@ -199,19 +199,12 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
         >>> digits.train.image_shape, len(digits.test)
         ((8, 8, 1), 897)
     """
-
-    def streamed(what: str, split: Split) -> StreamedSplit:
-        return StreamedSplit(
-            f"{dataset.name} {what}",
-            split.labels,
-            split.ids,
-            np.arange(len(split)),
-            StoredImages(split.images),
-            reading,
-        )
-
-    names = ("train", "validation", "test")
-    parts = {name: streamed(name, getattr(dataset, name)) for name in names}
+    parts = {}
+    for what in ("train", "validation", "test"):
+        own: Split = getattr(dataset, what)
+        rows, images = np.arange(len(own)), StoredImages(own.images)
+        name = f"{dataset.name} {what}"
+        parts[what] = StreamedSplit(name, own.labels, own.ids, rows, images, reading)
     return StreamingDataset(
         name=dataset.name,
         **parts,

@@ -324,11 +324,11 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
         )
     if ids.dtype.kind == "S":
         ids = np.char.decode(ids, "utf-8")
-    elif ids.dtype.kind in "iu":
+    elif ids.dtype.kind in "iu" and not np.any(ids > np.iinfo(np.int64).max):
         ids = ids.astype(np.int64)
     elif ids.dtype.kind != "U":
         raise DataError(
-            f"{where}: ids must be strings or integers; got dtype {ids.dtype}"
+            f"{where}: ids must be strings, or integers below 2^63; got {ids.dtype}"
         )
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) < count:
@@ -365,18 +365,23 @@ def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> in
         )
     for name, label in largest.items():
         if label >= classes:
-            if declared:
-                raise DataError(
-                    f"{name}: labels must lie in 0..{classes - 1} for num_classes="
-                    f"{classes}; got {label}"
-                )
+            known, way = f" for num_classes={classes}", ""
+            if not declared:
+                known = ", as in the training split"
+                way = f": remove such examples, or {_DECLARE}"
             raise DataError(
-                f"{name}: labels must lie in 0..{classes - 1}, as in the training "
-                f"split; got {label}: remove such examples, or {_DECLARE}"
+                f"{name}: labels must lie in 0..{classes - 1}{known}; got {label}{way}"
             )
     if classes < 2:
         raise DataError("a classification problem needs at least two classes; got one")
-    return classes
+    return int(classes)
+
+
+def check_train_size(size: Any) -> None:
+    """Refuses what is neither None nor a positive count."""
+    whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
+    if size is not None and not (whole and size > 0):
+        raise DataError(f"train_size must be a positive count; got {size!r}")
 
 
 def check_same_kind(splits: dict[str, Split]) -> None:

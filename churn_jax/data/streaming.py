@@ -56,9 +56,8 @@ def is_streaming(
         (True, False)
     """
     name = str(name_or_path)
-    if isinstance(name_or_path, pathlib.Path) or name == "digits":
-        return False
-    if name.endswith(".npz") or is_text_folder(name) or is_object(name):
+    in_memory = isinstance(name_or_path, pathlib.Path) or name == "digits"
+    if in_memory or name.endswith(".npz") or is_text_folder(name) or is_object(name):
         return False
     name = name.removeprefix("tfds:")
     if name.split("/")[0].split(":")[0] in _LARGE:

@@ -146,7 +146,7 @@ def token_rows(
         )
     offsets = offsets.astype(np.int64)
     rising = len(offsets) > 1 and (np.diff(offsets) >= 0).all()
-    if not rising or offsets[0] < 0 or offsets[-1] > len(tokens):
+    if not rising or offsets[0] or offsets[-1] != len(tokens):
         raise DataError(
             f"{where}: offsets must rise from 0 to the {len(tokens)} tokens; got "
             f"{offsets[:3].tolist()} ... {offsets[-2:].tolist()}"

@@ -108,6 +108,9 @@ def test_token_ids_are_padded():
     mine = from_source(splits, columns=("input_ids", "label"))
     assert is_tokens(mine.test.images) and mine.train.images.shape[1] == 3
     assert mine.test.images[:3].tolist() == [[7, 0, 0], [7, 7, 0], [7, 7, 7]]
+    empty = [*rows, {"input_ids": [], "label": 0}]
+    with pytest.raises(DataError, match="1 of 21 texts have no token, the"):
+        from_source(empty, columns=("input_ids", "label"))
 
 
 def batched():
@@ -138,7 +141,8 @@ test_what_cannot_be_read_gives_one_sentence = refusals(
     ([(Image.new("I;16", (6, 6)), 0)], r"more than 8 bits a pixel \(mode I;16\)"),
     ([(x, None) for x, _ in PAIRS], "all of them strings; got None at position 0"),
     ([], "the split is empty"),
-    (X, r"images need labels: give the pair \(x, y\)"),
+    (X, r"give images and labels as a pair of arrays \(x, y\)"),
+    ({"train": {"image": X, "label": Y}}, r"train: give images and labels as a pair"),
     (7, r"expected arrays .x, y., .*; got int"),
     call=from_source,
     error=DataError,

@@ -83,10 +83,8 @@ def test_digits_are_cut_by_default():
     for part in parts:  # every class is in every split, none rare
         assert np.bincount(part.labels, minlength=10).min() >= 0.06 * len(part)
     # Golden: predictions files of all studies on digits refer to this data.
-    assert (
-        digits.fingerprint
-        == "2f601c44339e569cb607ae0b5f58ff8383b805f137c1c7086b97f08142228bdd"
-    )
+    golden = "2f601c44339e569cb607ae0b5f58ff8383b805f137c1c7086b97f08142228bdd"
+    assert digits.fingerprint == golden
 
 
 def test_sizes_take_nested_parts_of_the_training_set():
@@ -224,8 +222,8 @@ test_bad_sizes_are_named = refusals(
     ({"validation": -1}, "count of at least 0, or a fraction below 1; got -1"),
     ({"validation": 1.0}, "fraction below 1; got 1.0"),
     ({"validation": float("nan")}, "fraction below 1; got nan"),
-    ({"validation": "10%"}, "a count or a fraction; got '10%'"),
-    ({"validation": True}, "a count or a fraction; got True"),
+    ({"validation": "10%"}, "fraction below 1; got '10%'"),
+    ({"validation": True}, "fraction below 1; got True"),
     ({"train_size": 0}, "train_size must be a positive count; got 0"),
     ({"train_size": 0.5}, "train_size must be a positive count; got 0.5"),
     ({"train_size": 46}, "train_size=46 is more than the 45 .* validation=5 leave"),

@@ -61,11 +61,8 @@ def test_validation_examples_may_be_given():
         from_source({"train": (X, Y), "validation": (U, V), "test": (U, V)}),
         load(named((X, Y), validation=(U, V), test=(U, V))),
     ):
-        assert [len(s) for s in (mine.train, mine.validation, mine.test)] == [
-            50,
-            20,
-            20,
-        ]
+        sizes = [len(s) for s in (mine.train, mine.validation, mine.test)]
+        assert sizes == [50, 20, 20]
         assert mine.validation.ids[0] == "validation/0" and mine.notes == ()
 
 
@@ -197,6 +194,9 @@ test_what_cannot_be_meant_gives_one_sentence = refusals(
     ((X, np.eye(3)[Y] * 0.9), r"one-hot; those at position 0 .*argmax\(-1\)"),
     ((X, Y.astype(str)), "numbers written as strings, such as '0'"),
     ((X, [*WORDS[Y][:-1], None]), "all of them strings; got None at position 49"),
+    ((X, [*WORDS[Y][:-1], np.nan]), "all of them strings; got nan at position 49"),
+    ({"image": X, "label": Y, "id": 2**63 + np.arange(50, dtype="u8")}, "below 2.63;"),
+    ({"image": X, "label": Y, "test_image": U}, r"\(test_image would not be read\)"),
     ((X, [[1], [2, 3]]), "pool: labels cannot be read as one array .*inhomogen"),
     ((X.astype(object), Y), r"images must be numbers; got objects \(int\)"),
     ((masked(), Y), "images have masked entries"),
@@ -240,7 +240,7 @@ def test_a_name_is_that_of_the_contents():
     assert load(name).name == name
     assert name != named((X, Y), num_classes=4) != named((X, (Y + 1) % 3))
     assert named((X, WORDS[2 - Y])) != name  # of which the classes have names
-    with pytest.raises(DataError, match="test: images need labels"):
+    with pytest.raises(DataError, match="test: give images and labels as"):
         named((X, Y), test=X)
     assert named((X, Y), name="my set").startswith("my-set@")
     assert named("digits") == "digits"
@@ -304,10 +304,8 @@ def test_functions_are_found_by_their_names(monkeypatch):
 
 def test_a_data_set_is_printed_in_short():
     printed = repr(Dataset.from_arrays(X, Y, name="mine", validation=0))
-    assert printed.startswith(
-        "Dataset(name='mine', train=Split(40 examples of 4 x 4 x 3 uint8), validation"
-    )
-    assert len(printed) < 500
+    start = "Dataset(name='mine', train=Split(40 examples of 4 x 4 x 3 uint8), valid"
+    assert printed.startswith(start) and len(printed) < 500
 
 
 def unseeded():

@@ -137,6 +137,7 @@ test_token_files_that_cannot_be = refusals(
     ({"test_tokens": np.eye(12, 4, dtype=int)}, {}, "8 of 12 texts.*position 4"),
     ({"test_offsets": np.arange(13)[::-1]}, {}, r"rise from 0 to .*\[12, 11, 10\]"),
     ({"test_offsets": np.arange(13) * 99}, {}, "rise from 0"),
+    ({"test_offsets": np.arange(13)}, {}, r"rise from 0 to .* \[11, 12\]"),
     ({}, {"sequence_length": 0}, "sequence_length must be at least 1; got 0"),
     ({}, {"vocabulary_size": 2}, "vocabulary_size must be at least 3.*got 2"),
     ({}, {"vocabulary": "x"}, "token ids already need no vocabulary"),
