@@ -17,7 +17,7 @@ import numpy as np
 
 from churn_compare.array_files import ArrayFileError, NpzArrays
 from churn_jax.data.sources import DATASETS
-from churn_jax.data.splits import DataError
+from churn_jax.data.splits import DataError, check_train_size
 
 SYNTHETIC = {"clicks": (131_072, 6, 1000), "clicks-tiny": (256, 2, 16)}
 """Examples, fields and rows per field of the synthetic sets, by name."""
@@ -175,19 +175,22 @@ def as_clicks(
             f"{name}: ids must be whole numbers [N, F] of one example or more; got "
             f"{ids.dtype} {list(ids.shape)}"
         )
-    numeric = np.asarray(arrays.get("numeric", np.zeros((count, 0))), np.float32)
+    numeric = np.asarray(arrays.get("numeric", np.zeros((count, 0))))
     sizes = np.asarray(arrays.get("sizes", ids.max(axis=0) + 1))
     draw = np.asarray(arrays.get("draw", uniform(mix(np.arange(count)))))
-    for key, array, shape in (
-        ("labels", labels, (len(ids),)),
-        ("numeric", numeric, (count, numeric.shape[-1])),
-        ("sizes", sizes, ids.shape[1:]),
-        ("draw", draw, (count,)),
+    for key, array, shape, kinds in (
+        ("labels", labels, (len(ids),), "biuf"),
+        ("numeric", numeric, (count, *(numeric.shape[1:2] or (1,))), "biuf"),
+        ("sizes", sizes, ids.shape[1:], "iu"),
+        ("draw", draw, (count,), "iuf"),
     ):
-        if array.shape != shape:
+        if array.shape != shape or array.dtype.kind not in kinds:
             raise DataError(
-                f"{name}: {key} must have shape {list(shape)}; got {list(array.shape)}"
+                f"{name}: {key} must be {'whole ' * (kinds == 'iu')}numbers of shape "
+                f"{list(shape)}; got {array.dtype} {list(array.shape)}"
             )
+    if not np.all((draw >= 0) & (draw < 1)):  # all others would never be held out
+        raise DataError(f"{name}: draw must be at least 0 and below 1")
     if (beyond := ((ids < 0) | (ids >= sizes)).any(axis=0)).any():
         # It would be learned as another field's.
         field = int(np.flatnonzero(beyond)[0])
@@ -199,11 +202,13 @@ def as_clicks(
         raise DataError(f"{name}: labels must be 0 or 1")
     if not labels.any():
         raise DataError(f"{name}: no example has the label 1")
+    numeric = numeric.astype(np.float32)
     if not np.isfinite(numeric).all():
         row = int(np.flatnonzero(~np.isfinite(numeric).all(axis=1))[0])
         raise DataError(f"{name}: the numbers of example {row} are not finite")
     if not 0 <= validation < 1:
         raise DataError(f"{name}: validation is a share below 1; got {validation}")
+    check_train_size(train_size)
     whole = ClickSplit(
         ids.astype(np.int32), numeric, labels.astype(np.int32), np.arange(count)
     )

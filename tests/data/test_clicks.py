@@ -65,9 +65,9 @@ def test_clicks_come_from_a_file_a_function_and_a_built_in_name(tmp_path):
         load_clicks(str(tmp_path / "torn.npz"))
 
 
-def changed(change, validation=0.5):
+def changed(change, validation=0.5, train_size=None):
     given = {k: v for k, v in (few() | change).items() if v is not None}
-    return as_clicks("mine", given, validation=validation)
+    return as_clicks("mine", given, validation=validation, train_size=train_size)
 
 
 test_arrays_that_cannot_be_used_are_named = refusals(
@@ -75,15 +75,18 @@ test_arrays_that_cannot_be_used_are_named = refusals(
     ({"clicked": [1]}, "it has ids, numeric, labels, sizes, clicked"),
     ({"ids": np.zeros((20, 2))}, r"whole numbers \[N, F\] .* got float64"),
     ({"ids": np.zeros((0, 2), int)}, "of one example or more"),
-    ({"labels": [1]}, r"labels must have shape \[20\]; got \[1\]"),
-    ({"draw": [0.5]}, r"draw must have shape \[20\]"),
-    ({"sizes": [7]}, r"sizes must have shape \[2\]"),
+    ({"labels": [1]}, r"labels must be numbers of shape \[20\]; got int64 \[1\]"),
+    ({"draw": [0.5]}, r"draw must be numbers of shape \[20\]"),
+    ({"draw": np.arange(20)}, "draw must be at least 0 and below 1"),
+    ({"sizes": [7, 7.5]}, r"sizes must be whole numbers of shape \[2\]; got float64"),
+    ({"numeric": np.ones(20)}, r"numeric must be numbers of shape \[20, 1\]"),
     ({"sizes": [7, 2]}, "an id of field 1 is outside of its table of 2 rows"),
     ({"labels": np.full(20, 2)}, "labels must be 0 or 1"),
     ({"labels": np.zeros(20, int)}, "no example has the label 1"),
     ({"numeric": np.full((20, 1), np.inf)}, "numbers of example 0 are not finite"),
     ({"draw": np.zeros(20)}, "every example is held out"),
     ({}, 1.0, "a share below 1; got 1"),
+    ({}, 0.5, -3, "train_size must be a positive count; got -3"),
     call=changed,
     error=DataError,
 )
