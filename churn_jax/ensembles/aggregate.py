@@ -76,7 +76,6 @@ def gate(logits: Logits, log_weights: jax.Array) -> Logits:
         )
     weights = jax.nn.log_softmax(weights, axis=0)
     weights = weights.reshape(weights.shape + (1,) * (logits.ndim - weights.ndim))
-    weights = jnp.broadcast_to(weights, logits.shape)
     return jax.nn.logsumexp(log_probs(logits) + weights, axis=0)
 
 
@@ -95,7 +94,7 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
         The mixed tree. Leaves that are not floating point are the new model's.
 
     Raises:
-        ValueError: the trees or the shapes of their leaves differ.
+        ValueError: trees or shapes differ, or `share` is not a number from 0 to 1.
 
     Example:
         >>> mixed = interpolate_weights({"w": jnp.ones(2)}, {"w": jnp.zeros(2)}, 0.25)
@@ -112,15 +111,19 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
     """
     if jax.tree.structure(new) != jax.tree.structure(old):
         raise ValueError("old and new weights are different trees")
+    if jnp.shape(share) or not (isinstance(share, jax.core.Tracer) or 0 <= share <= 1):
+        raise ValueError(f"share must be one number, from 0 to 1; got {share}")
 
     def mix(a, b):
         if jnp.shape(a) != jnp.shape(b):
             raise ValueError(
                 f"old and new weights differ in shape: {jnp.shape(b)}, {jnp.shape(a)}"
             )
-        if not jnp.issubdtype(jnp.result_type(a), jnp.floating):
+        dtype = jnp.result_type(a)
+        if not jnp.issubdtype(dtype, jnp.floating):
             return a
-        return (share * b + (1.0 - share) * a).astype(jnp.result_type(a))
+        a, b = (jnp.asarray(x, jnp.promote_types(dtype, jnp.float32)) for x in (a, b))
+        return (share * b + (1.0 - share) * a).astype(dtype)
 
     return jax.tree.map(mix, new, old)
 
@@ -175,13 +178,11 @@ def average_weights(
         if not jnp.issubdtype(jnp.result_type(first), jnp.floating):
             return first
         leaves = jnp.stack([jnp.asarray(x, jnp.float32) for x in (first, *others)])
-        w, f = leaves[:count], leaves[count:]
-        plain = jnp.mean(w, axis=0)
-        if importance is not None:
-            total = jnp.sum(f, axis=0)
-            weighed = jnp.sum(f * w, axis=0) / jnp.where(total > 0, total, 1.0)
-            plain = jnp.where(total > 0, weighed, plain)
-        return plain.astype(jnp.result_type(first))
+        w = leaves[:count]
+        f = jnp.ones_like(w) if importance is None else leaves[count:]
+        f = jnp.where(jnp.sum(f, axis=0, keepdims=True) == 0, 1.0, f)
+        mixed = jnp.sum(f * w, axis=0) / jnp.sum(f, axis=0)
+        return mixed.astype(jnp.result_type(first))
 
     return jax.tree.map(mean, *trees)
 

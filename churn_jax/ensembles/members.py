@@ -60,7 +60,10 @@ class Group:
 
 
 def take_member(variables: PyTree, index: int | jax.Array) -> PyTree:
-    """Member `index` of a stacked tree."""
+    """Member `index` of a stacked tree, counted from 0, or from the end if negative."""
+    count = jax.tree.leaves(variables)[0].shape[0]
+    if not isinstance(index, jax.core.Tracer) and not -count <= index < count:
+        raise IndexError(f"there are {count} members; got index {index}")
     return jax.tree.map(lambda leaf: leaf[index], variables)
 
 
@@ -179,9 +182,7 @@ def apply_committee(
         results.append(result)
 
     def gather(leaf):
-        if member_axis is None:
-            return leaf
-        return all_gather_replicated(leaf, member_axis)
+        return leaf if member_axis is None else all_gather_replicated(leaf, member_axis)
 
     answers = [outputs for outputs, _ in results]
     states = [state for _, state in results]

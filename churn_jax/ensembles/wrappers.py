@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
-from churn_jax.ensembles.network import Network
+from churn_jax.ensembles.network import Network, NetworkError
 from churn_jax.typing import PRNGKey
 
 
@@ -133,13 +133,6 @@ def with_temperature(network: Network) -> Network:
 
     One number, or `[K]` where the network yields K members; 1 at first. Classes that it
     does not know stay unknown.
-
-    Example:
-        >>> from churn_jax.ensembles import from_function
-        >>> cooled = with_temperature(from_function(lambda k, x: {}, lambda p, x: x))
-        >>> variables = {"params": {}, "temperature": jnp.float32(2.0)}
-        >>> cooled.apply(variables, jnp.ones((1, 2)))[0].logits.tolist()
-        [[0.5, 0.5]]
     """
 
     def cooled(variables, logits):
@@ -198,11 +191,16 @@ class StartingFrom:
 
         Hundreds of megabytes as constants inside it would take long to compile.
         """
-        given = self.weights if weights is None else weights
-        return {
-            name: {**below, **given.get(name, {})}
-            for name, below in self.draw(key, x).items()
-        }
+        given, drawn = self.weights if weights is None else weights, self.draw(key, x)
+        form = functools.partial(jax.tree.map, jnp.shape)
+        for name, layers in given.items():
+            for layer, tree in layers.items():
+                if form(tree) != form(drawn.get(name, {}).get(layer)):
+                    raise NetworkError(
+                        f"the network has no {name}/{layer} of the shapes that are "
+                        f"given; it has {', '.join(drawn.get(name, drawn))}"
+                    )
+        return {name: {**drawn[name], **given.get(name, {})} for name in drawn}
 
 
 def starting_from(
@@ -217,7 +215,8 @@ def starting_from(
         note: see `Network`.
 
     Returns:
-        A `Network`; its replicas differ in the drawn layers only.
+        A `Network`; its replicas differ in the drawn layers only. Its `init` raises
+        `NetworkError` where a given layer is not one of the network's, in its shapes.
 
     Example:
         >>> from churn_jax.ensembles import from_function

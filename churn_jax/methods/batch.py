@@ -108,9 +108,8 @@ class Batch:
         """`array` with zeros in the rows of padding along its example axis."""
         shape = [1] * array.ndim
         shape[axis] = -1
-        return jnp.where(
-            self.mask.reshape(shape) > 0, array, jnp.zeros((), array.dtype)
-        )
+        zero = jnp.zeros((), array.dtype)
+        return jnp.where(self.mask.reshape(shape) > 0, array, zero)
 
     def _valid(self, values: jax.Array) -> jax.Array:
         lead = (1,) * (values.ndim - 1)

@@ -1,6 +1,7 @@
 """Members of one committee: how they are applied, mapped, averaged and gated."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -132,9 +133,7 @@ def test_every_member_drops_other_units_and_the_same_again(x):
     np.testing.assert_array_equal(run(0), logits)
     assert np.max(np.abs(run(1) - logits)) > 1e-3
     quiet = apply_committee(groups, trees, x, train=False)[0].logits
-    np.testing.assert_allclose(
-        quiet, np.broadcast_to(quiet[:1], quiet.shape), atol=1e-6
-    )
+    np.testing.assert_allclose(quiet, jnp.stack([quiet[0]] * 4), atol=1e-6)
 
 
 def test_unstack_undoes_stack(x):
@@ -276,15 +275,13 @@ FORMS, INTEGERS = r"must be \(3,\) or \(3, 4\); got \(", jnp.zeros((2, 3), jnp.i
 
 test_what_does_not_fit_is_refused = refusals(
     (Group, PLAIN, 0, "at least one network; got 0"),
+    (take_member, {"w": jnp.ones((3, 2))}, 3, "there are 3 members; got index 3"),
     *((declared, k, f"Heads has heads={k}.*2 members each") for k in (1, 3)),
-    (
-        lambda: choose("pmap", convolutional=True),
-        "auto, vmap, unroll, loop; got 'pmap'",
-    ),
+    (lambda: choose("pmap", convolutional=True), "unroll, loop; got 'pmap'"),
     *((gated, *shape, FORMS) for shape in ((), (4,), (3, 5))),
     *((average, INTEGERS, "floating") for average in (average_probs, average_logits)),
     call=lambda call, *given: call(*given),
-    error=(TypeError, ValueError),
+    error=(IndexError, TypeError, ValueError),
 )
 
 
@@ -305,11 +302,8 @@ def drawn(network, size, seed=0):
 
 def applied(groups, **options):
     trees = [drawn(g.network, g.size, seed=i) for i, g in enumerate(groups)]
-    return jax.jit(
-        lambda trees: ensembles.apply_committee(
-            groups, trees, X, train=False, **options
-        )[0]
-    )(trees)
+    apply = functools.partial(ensembles.apply_committee, groups, train=False, **options)
+    return jax.jit(lambda trees: apply(trees, X)[0])(trees)
 
 
 @pytest.mark.parametrize("name", ["part", "features"])
@@ -318,9 +312,8 @@ def test_extras_of_all_groups_are_concatenated_when_asked_for(name):
     outputs = applied(groups, extras=(name,))
     assert outputs.logits.shape == (4, EXAMPLES, CLASSES)
     factor = {"part": -1.0, "features": -2.0}[name]
-    np.testing.assert_allclose(
-        getattr(outputs, name), factor * outputs.logits, rtol=1e-6
-    )
+    got = getattr(outputs, name)
+    np.testing.assert_allclose(got, factor * outputs.logits, rtol=1e-6)
     other = {"part": "features", "features": "part"}[name]
     assert getattr(outputs, other) is None  # nobody asked
     assert getattr(applied((Group(affine(INPUTS), 2),), extras=(name,)), name) is None
@@ -403,24 +396,17 @@ def shared_part(variables, x, **kwargs):
 PARTS = (Group(parted(INPUTS), 1), Group(parted(INPUTS, part=False), 1))
 SHARED = Group(dataclasses.replace(parted(INPUTS, heads=2), apply=shared_part), 1)
 THREE = Group(from_linen(Gate(3), name="gate"), 1, gate=True)
-FLAT = from_function(lambda key, x: {"w": jnp.ones(2)}, lambda p, x: x[:, 0])
+AFFINE = Group(affine(INPUTS), 2)
+COLUMN = from_function(lambda key, x: {"w": jnp.ones(2)}, lambda p, x: x[:, 0])
+FLAT = Group(COLUMN, 1, gate=True)
 NO_PART = "^whole returns no part; others do"
 
 test_committees_that_cannot_be_are_refused = refusals(
     (lambda: applied(PARTS, extras=("part",)), NO_PART),
     (lambda: applied(PARTS[::-1], extras=("part",)), NO_PART),
     (lambda: applied([SHARED]), r"part of every head, \[2, 6, ...\]"),
-    (
-        lambda: applied([Group(affine(INPUTS), 2), THREE]),
-        r"one log-weight .*, \(2, 6\); got \(3, 6\)",
-    ),
-    (
-        lambda: applied([Group(affine(INPUTS), 1), Group(FLAT, 1, gate=True)]),
-        r"must return \[B, K\]; got \(6,\)",
-    ),
-    (
-        lambda: Gate(2, (4,), constant=True).init(jax.random.key(0), X),
-        "no hidden layers",
-    ),
-    (lambda: Gate(0).init(jax.random.key(0), X), "at least 1; got 0"),
+    (lambda: applied([AFFINE, THREE]), r"one log-weight .*, \(2, 6\); got \(3, 6\)"),
+    (lambda: applied([AFFINE, FLAT]), r"must return \[B, K\]; got \(6,\)"),
+    (lambda: Gate(2, (4,), constant=True).apply({}, X), "no hidden layers"),
+    (lambda: Gate(0).apply({}, X), "at least 1; got 0"),
 )

@@ -19,7 +19,7 @@ from churn_jax.ensembles import (
     interpolate_weights,
 )
 from churn_jax.ensembles.network import linear_head
-from churn_jax.ensembles.wrappers import with_classes, with_temperature
+from churn_jax.ensembles.wrappers import starting_from, with_classes, with_temperature
 from churn_jax.models import create
 from tests.differences import difference_quotient
 from tests.refusals import refusals
@@ -61,9 +61,8 @@ class TestSomeClasses:
         np.testing.assert_array_equal(wide.features, inner.features)
         probs = jax.nn.softmax(wide.logits)
         np.testing.assert_array_equal(probs[:, [1, 4]], 0.0)
-        np.testing.assert_allclose(
-            probs[:, [0, 2, 3]], jax.nn.softmax(inner.logits), rtol=1e-6
-        )
+        known = jax.nn.softmax(inner.logits)
+        np.testing.assert_allclose(probs[:, [0, 2, 3]], known, rtol=1e-6)
 
     def test_no_gradient_comes_from_classes_that_it_does_not_know(self):
         def objective(params, weights):
@@ -145,6 +144,12 @@ class TestInterpolation:
         assert mixed["n"] == 7 and mixed["h"].dtype == jnp.bfloat16
         assert float(mixed["h"]) == 2.0 + 2.0 * share
 
+    def test_16_bits_are_rounded_once(self, rng):
+        a, b = jnp.asarray(rng.normal(size=(2, 99)), jnp.bfloat16)
+        exact = 0.7 * np.float64(a) + 0.3 * np.float64(b)
+        mixed = np.float64(interpolate_weights(a, b, 0.3))
+        np.testing.assert_allclose(mixed, exact, rtol=1.001 * 2.0**-8)
+
 
 class TestAverages:
     def test_a_soup_is_the_mean_and_equal_importance_changes_nothing(self):
@@ -175,6 +180,11 @@ class TestAverages:
         part = [jax.tree.map(lambda s, c=c: c * s, s) for c, s in zip((3, 1), shares)]
         mixed = average_weights([{"w": NEW["w"]}, {"w": OLD["w"]}], part)
         np.testing.assert_allclose(mixed["w"], [14 / 10, 1.0], rtol=1e-6)
+        unknown = {"w": np.float32([1, np.nan])}
+        mixed = average_weights(
+            [{"w": NEW["w"]}, {"w": OLD["w"]}], [unknown, shares[1]]
+        )
+        np.testing.assert_array_equal(np.isnan(mixed["w"]), [False, True])
 
 
 def test_the_fisher_diagonal_equals_a_float64_sum():
@@ -216,6 +226,10 @@ def headed(width, **params):
     return NETWORK.head({"params": params}, np.zeros((EXAMPLES, width), np.float32))
 
 
+def started(name):
+    return starting_from(NETWORK, {"params": {name: X}}, name="n").init(None, X)
+
+
 ONE, TWO, THREE = ({"a": np.ones(size)} for size in (1, 2, 3))
 IDS, ALIKE = "at least two increasing ids below 5", "equal trees and shapes"
 
@@ -224,14 +238,15 @@ test_what_does_not_fit_is_refused = refusals(
         (lambda ids=ids: with_classes(NETWORK, ids, 5), IDS)
         for ids in ((0,), (1, 0), (0, 0), (-1, 2), (0, 5))
     ),
-    (
-        lambda: outputs_of(with_classes(NETWORK, (0, 1), 5)),
-        "small has 3 outputs for 2 classes",
-    ),
+    (lambda: outputs_of(with_classes(NETWORK, (0, 1), 5)), "3 outputs for 2 class"),
+    (lambda: started("body"), "no params/body of the shapes .*; it has hidden, head"),
+    (lambda: started("hidden"), "no params/hidden of the shapes"),
     (lambda: headed(5, **PARAMS), "expects 6 features; got 5"),
     (lambda: headed(6, hidden=PARAMS["hidden"]), "no dense layer called head"),
     (lambda: interpolate_weights(TWO, {"b": 1.0}, 0.5), "different trees"),
     (lambda: interpolate_weights(THREE, TWO, 0.5), r"in shape: \(2,\), \(3,\)"),
+    (lambda: interpolate_weights(TWO, TWO, 30), "one number, from 0 to 1; got 30"),
+    (lambda: interpolate_weights(TWO, TWO, np.ones(2)), "one number, from 0 to 1"),
     (lambda: average_weights([]), ALIKE),
     (lambda: average_weights([TWO, THREE]), ALIKE),
     (lambda: average_weights([TWO, {"b": np.ones(2)}]), ALIKE),
