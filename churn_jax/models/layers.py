@@ -51,6 +51,8 @@ def smelu(x: Array, beta: float = 1.0) -> Array:
         Systems Reproducibility and Smooth Activations, 2022.
         https://arxiv.org/abs/2202.06499
     """
+    if isinstance(beta, (int, float)) and not beta > 0:
+        raise ValueError(f"beta must be above 0; got {beta}")
     parabola = jnp.square(x + beta) / (4.0 * beta)
     return jnp.where(jnp.abs(x) < beta, parabola, nn.relu(x))
 

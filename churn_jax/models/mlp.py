@@ -129,17 +129,15 @@ class Gate(nn.Module):
             ValueError: fewer than one member, or a constant gate with hidden layers.
         """
         check_least("num_members", self.num_members, 1)
+        zeros = nn.initializers.zeros
         if self.constant:
             if self.features:
                 raise ValueError(
                     f"a constant gate has no hidden layers; got {self.features}"
                 )
-            weights = self.param("bias", nn.initializers.zeros, (self.num_members,))
+            weights = self.param("bias", zeros, (self.num_members,))
             return jnp.broadcast_to(weights, (x.shape[0], self.num_members))
         x = x.reshape(x.shape[0], -1).astype(jnp.float32)
         for layer, width in enumerate(self.features, start=1):
             x = nn.relu(nn.Dense(width, name=f"dense{layer}")(x))
-        last = nn.Dense(
-            self.num_members, kernel_init=nn.initializers.zeros, name="head"
-        )
-        return last(x)
+        return nn.Dense(self.num_members, kernel_init=zeros, name="head")(x)

@@ -195,6 +195,8 @@ def test_smelu_by_hand():
     expected = [0.0, 0.0, 0.125, 0.5, 1.125, 2.0, 5.0]
     np.testing.assert_array_equal(models.smelu(x, beta=2.0), expected)
     np.testing.assert_array_equal(models.smelu(x), jax.nn.sparse_plus(x))
+    with pytest.raises(ValueError, match="beta must be above 0; got -1"):
+        models.smelu(x, -1)
 
 
 @every
