@@ -122,10 +122,7 @@ class Streams:
             for factor, counts in factors.items()
             if counts
         ]
-        found = np.unique(
-            np.hstack(words), axis=0, return_index=True, return_inverse=True
-        )
-        _, self.first, of_replica = found
+        _, self.first, of_replica = np.unique(np.hstack(words), True, True, axis=0)
         self.kind = "own" if len(self.first) > 1 else "shared"
         self.of_replica = of_replica.reshape(-1) if self.kind == "own" else None
         self.keys = words[-1][self.first] if drawn else None  # of the draws
@@ -176,7 +173,6 @@ class Feed:
 def in_order(split: StreamedSplit, size: int, mesh: Mesh) -> Iterator[jax.Array]:
     """All images as in evaluation, `[size, ...]` at a time; the last are padded."""
     layout = Layout(NamedSharding(mesh, P(DATA)), None, size)
-    rows = np.zeros((1, -(-len(split) // size) * size), np.int64)
-    rows[0, : len(split)] = np.arange(len(split))
+    rows = np.pad(np.arange(len(split)), (0, -len(split) % size))[None]
     reader = _Reader(split, rows, layout.places, size, None, 0)
     return ahead(map(layout.place, _blocks(reader)), _PLACED - 1)

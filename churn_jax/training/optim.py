@@ -36,9 +36,8 @@ def make_schedule(
     elif config.schedule == "flat_then_linear":
         start = int(round(config.flat_until * total_steps)) - warmup
         length = int(round((config.linear_until - config.flat_until) * total_steps))
-        main = optax.linear_schedule(
-            1.0, config.final_factor, max(length, 1), max(start, 0)
-        )
+        ends = 1.0, config.final_factor
+        main = optax.linear_schedule(*ends, max(length, 1), max(start, 0))
     else:
         main = optax.constant_schedule(1.0)
     if warmup == 0:
@@ -71,13 +70,18 @@ def _decayed(config: OptimizerConfig) -> Callable[[PyTree], PyTree]:
     return lambda params: jax.tree_util.tree_map_with_path(decays, params)
 
 
+def in_float32(tree: PyTree) -> PyTree:
+    """A tree whose 16-bit floats are float32, which loses nothing that is added up."""
+    half = (jnp.bfloat16, jnp.float16)
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype in half else x, tree)
+
+
 def _fast_weights_by(factor: float) -> optax.GradientTransformation:
     def scaled(path, update):
         return update * factor if is_fast(path) else update
 
-    return optax.stateless(
-        lambda updates, _: jax.tree_util.tree_map_with_path(scaled, updates)
-    )
+    along = jax.tree_util.tree_map_with_path
+    return optax.stateless(lambda updates, _: along(scaled, updates))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +120,7 @@ class Optimizer:
         several, the transformation keeps a state of each.
         """
         config, parts = self.config, []
-        lengths = {
-            "total_steps": self.total_steps,
-            "steps_per_epoch": self.steps_per_epoch,
-        }
+        lengths = {k: getattr(self, k) for k in ("total_steps", "steps_per_epoch")}
         schedule, decays = make_schedule(config, **lengths), _decayed(config)
         if config.clip_norm is not None:
             parts.append(optax.clip_by_global_norm(config.clip_norm))
@@ -141,7 +142,11 @@ class Optimizer:
             parts.append(optax.scale_by_schedule(lambda count: -rate * schedule(count)))
         if config.fast_rate != 1.0:
             parts.append(_fast_weights_by(config.fast_rate))
-        return optax.chain(*parts)
+        own = optax.chain(*parts)
+        return optax.GradientTransformation(
+            lambda params: own.init(in_float32(params)),
+            lambda g, state, p: own.update(in_float32(g), state, in_float32(p)),
+        )
 
 
 def _transformation(

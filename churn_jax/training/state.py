@@ -25,7 +25,7 @@ from churn_jax.ensembles.wrappers import StartingFrom
 from churn_jax.methods import Method
 from churn_jax.setting_checks import check_choice
 from churn_jax.training.examples import changed_form
-from churn_jax.training.optim import Optimizer, is_fast, is_vector
+from churn_jax.training.optim import Optimizer, in_float32, is_fast, is_vector
 from churn_jax.training.partition import MEMBER, REPLICA, compilation, place
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class BestState:
         better = state.alive & (score > self.score)
 
         def pick(new, old):
-            choose = better.reshape(-1, *([1] * (new.ndim - 1)))
-            return jnp.where(choose, new, old)
+            return jnp.where(better.reshape(-1, *([1] * (new.ndim - 1))), new, old)
 
         return BestState(
             params=jax.tree.map(pick, state.params, self.params),
@@ -281,7 +280,8 @@ def init_state(
     It has no sums of terms yet, which only the step knows; see `with_sums`.
     """
     mesh, replicas = program.mesh, run.config.replicas
-    memory = run.method.init_memory(num_classes)
+    held = run.method.init_memory(num_classes)
+    memory = jax.tree.map(lambda x: jnp.stack([jnp.array(x)] * replicas), held)
     params = tuple(v["params"] for v in variables)
     model_state = tuple(
         {k: x for k, x in v.items() if k != "params"} for v in variables
@@ -296,9 +296,7 @@ def init_state(
             "stopped_term": np.full(replicas, -1, np.int32),
             "sums": np.zeros((replicas, 1), np.float32),
             "updates": np.zeros(replicas, np.float32),
-            "memory": jax.tree.map(
-                lambda leaf: jnp.stack([jnp.array(leaf)] * replicas), memory
-            ),
+            "memory": memory,
         },
         mesh,
         P(REPLICA),
@@ -310,7 +308,7 @@ def init_state(
         opt_state=opt_state,
         # Copies, since the whole state is donated.
         peers=jax.tree.map(jnp.copy, weights) if program.stale_steps else (),
-        ema=jax.tree.map(jnp.copy, weights) if program.ema_decay else (),
+        ema=in_float32(jax.tree.map(jnp.copy, weights)) if program.ema_decay else (),
         **fields,
     )
 
@@ -327,19 +325,19 @@ def _init_optimizer(optimizer: Optimizer, sharding):
     def update(params):
         state = init(params)
         moved = [jax.vmap(jax.vmap(one.update))(p, s, p) for p, s in zip(params, state)]
-        return state, tuple(s for _, s in moved), tuple(u for u, _ in moved)
+        updates, after = zip(*moved)
+        return (state, in_float32(params)), (after, updates)
 
     def checked(params):
         name = optimizer.config.name
         try:
-            before, after, updates = jax.eval_shape(update, params)
+            before, after = jax.eval_shape(update, params)
         except Exception as error:
             raise ValueError(
                 f"optimizer {name} cannot update all networks at once, as under "
                 f"jax.vmap ({type(error).__name__}: {first_line(error)})"
             ) from error
-        change = changed_form(before, after) or changed_form(params, updates)
-        if change:
+        if change := changed_form(before, after):
             raise ValueError(
                 f"optimizer {name} must leave its state and the updates in the form "
                 f"that they had; {change}"

@@ -260,7 +260,8 @@ def update(
             **own,
         )
         updates, opt_state = optimizer.update(gradient, opt_state, params)
-        return jax.tree.map(jnp.add, params, updates), opt_state
+        moved = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
+        return moved, opt_state
 
     # Mapped over networks: clipping by a norm must not couple them.
     groups = zip(gradients, state.opt_state, state.params, _own_settings(program))

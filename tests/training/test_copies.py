@@ -12,6 +12,7 @@ from churn_jax.data import Augmentation
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.methods.codistillation import stale_disagreement
 from churn_jax.training import OptimizerConfig, train
+from churn_jax.training.examples import changed_form
 from churn_jax.training.state import Weights
 from tests.integration.test_resume import lines, make_run, with_interruptions
 from tests.training import tiny
@@ -131,18 +132,22 @@ def test_stopped_between_two_refreshes_it_goes_on_as_if_it_had_not_been(
     assert jnp.max(jnp.abs(averaged - whole.predict(images))) > 1e-3
 
 
-@functools.cache
-def averaged():
-    """Six updates of networks with batch norm, and the states between."""
-    run = tiny.make_run(ERM(), replicas=2, ema_decay=0.25)
-    return tiny.stepper(run).history(6)
+def in_16_bits(key, x):
+    params = tiny.LINEAR.init(key, x)
+    return jax.tree.map(lambda w: w.astype(jnp.bfloat16), params)
 
 
-def test_the_average_follows_its_recurrence():
+HALF = dataclasses.replace(tiny.LINEAR, init=in_16_bits)
+
+
+@pytest.mark.parametrize("network", [tiny.SLIM, HALF], ids=["batch norm", "bfloat16"])
+def test_the_average_follows_its_recurrence(network):
     """`a <- d a + (1 - d) w`, `d = min(decay, (1 + t) / (10 + t))`, in float64."""
-    states = averaged()
+    run = tiny.make_run(ERM(), network=network, replicas=2, ema_decay=0.25)
+    states = tiny.stepper(run).history(6)
     trees = [(s.params, s.model_state) for s in states]
-    assert "batch_stats" in states[0].model_state[0]
+    assert not changed_form(trees[0], trees[-1])  # weights keep their dtypes
+    assert network is HALF or "batch_stats" in states[0].model_state[0]
     average = jax.tree.map(np.float64, trees[0])
     used = []
     for t, tree in enumerate(trees[1:]):

@@ -261,10 +261,7 @@ def widened(updates, state, params=None):
 
 
 OWN = {
-    "rate": (
-        lambda learning_rate, rho: optax.sgd(rho),
-        "needs 'rho'; a function can be",
-    ),
+    "rate": (lambda learning_rate, rho: optax.sgd(rho), "needs 'rho'; a function can"),
     "number": (lambda: 3, "returns a int; it must return an optax.GradientTransform"),
     "line search": (optax.lbfgs(), r"all networks at once, .*arguments: 'value'"),
     "state": (optax.GradientTransformation(lambda p: (), grown), "absent and is int"),
@@ -278,8 +275,7 @@ def test_an_optimiser_that_cannot_be_mapped_over_networks_is_refused(case, monke
     own, message = OWN[case]
     OPTIMIZERS.register("mine")(own)
     made = Optimizer.of(OptimizerConfig("mine"), steps_per_epoch=1, total_steps=1)
-    sharding = jax.sharding.NamedSharding(
-        make_mesh(MeshShape()), jax.sharding.PartitionSpec()
-    )
+    mesh, spec = make_mesh(MeshShape()), jax.sharding.PartitionSpec()
+    sharding = jax.sharding.NamedSharding(mesh, spec)
     with pytest.raises(ValueError, match=f"optimizer mine .*{message}"):
         _init_optimizer(made, sharding)(({"w": jnp.ones((1, 1, 2))},))
