@@ -396,6 +396,8 @@ def test_other_data_or_another_network_are_told_of_the_presets_recipe():
         "`churn-jax study own --data s/x.npz --model lenet5` has one for these data "
         "and trains on all examples."
     )
+    (note,) = of("clicks", data__name="a.npz").notes
+    assert note.endswith("(clicks), for synthetic clicks and a click model.")
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,12 @@ def derived(preset: StudyConfig, config: StudyConfig) -> StudyConfig:
     own = f"churn-jax study own --data {shlex.quote(config.data.name)}"
     if config.model.name != preset.model.name:
         own += f" --model {config.model.name}"
+    hint = f"; `{own}` has one for these data and trains on all examples"
     note = (
         f"The recipe is the preset's ({preset.name}), for "
-        f"{data_name(preset.data.name)} and {network_name(preset.model.name)}; `{own}` "
-        "has one for these data and trains on all examples."
+        f"{data_name(preset.data.name)} and {network_name(preset.model.name)}"
     )
+    note += "." if config.train.one_pass else f"{hint}."  # which takes no clicks
     return dataclasses.replace(config, notes=(note,))
 
 
