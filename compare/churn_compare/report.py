@@ -133,6 +133,8 @@ def composed(
     gates: Sequence[tuple[GateOutcome, str]] | None = None,
 ) -> Document:
     """A report: what was read, the verdict, sections, and what was run."""
+    from churn_compare import __version__
+
     lines = []
     for gate, step in gates or [(gate, "") for gate in result.gates]:
         kind, word = KINDS[gate.state], gate.state.upper()
@@ -143,13 +145,17 @@ def composed(
     said = result.verdict() if said is None else said
     texts = (Text(text, "lead" * (not i)) for i, text in enumerate(said))
     read = Rows([Text(note) for note in notes], kind="note remark")
+    run = {
+        "Intervals": f"{level_text(result.level)} confidence",
+        "Date": datetime.date.today().isoformat(),
+        "Software": f"churn_compare {__version__}, numpy {np.__version__}, "
+        f"Python {platform.python_version()}",
+    }
     blocks = [
         Section("", [read]),
         Section("", [found, Rows(lines), *texts], kind="said"),
         *sections,
-        Section(
-            "What was run", [Facts({**facts, **made(result.level)})], detail="full"
-        ),
+        Section("What was run", [Facts({**facts, **run})], detail="full"),
     ]
     return Document(result.title, [about], blocks, command)
 
@@ -292,18 +298,6 @@ def _regressions(result: CompareResult) -> list[Block]:
     )
     more = Fold(f"{count_text(len(others.rows))} more", [others])
     return [Text(said, "soft"), first, *([more] if others.rows else [])]
-
-
-def made(level: float, software: str = "Software") -> dict[str, str]:
-    """Level, date and software of a comparison."""
-    from churn_compare import __version__
-
-    return {
-        "Intervals": f"{level_text(level)} confidence",
-        "Date": datetime.date.today().isoformat(),
-        software: f"churn_compare {__version__}, numpy {np.__version__}, "
-        f"Python {platform.python_version()}",
-    }
 
 
 def terms(measured: Sequence[Measured]) -> list[Term]:
