@@ -301,6 +301,7 @@ def test_every_gate_is_a_test_case():
     steps = (dataclasses.replace(result, gates=tuple(OUTCOMES)), result)
     versions = types.SimpleNamespace(suites=lambda: [s.suites()[0] for s in steps])
     first, second = ElementTree.fromstring(CompareResult.junit(versions))
+    assert first.get("package") == "churn_compare"
     counts = ("tests", "failures", "errors", "skipped", "name", "id")
     assert [first.get(n) for n in counts] == ["3", "1", "0", "1", "old -> new", "0"]
     cases = first.findall("testcase")
