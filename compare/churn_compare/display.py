@@ -113,8 +113,8 @@ class Display:
         for number, (title, gates) in enumerate(self.suites()):
             name, lines = printable(title), [printable(gate.line) for gate in gates]
             states = [gate.state for gate in gates]
-            about: Any = {"package": "churn_compare", "id": number, "hostname": "localhost"}
-            about |= {"name": name, "timestamp": now, "time": 0}
+            about: Any = {"package": "churn_compare", "id": number, "name": name}
+            about |= {"hostname": "localhost", "timestamp": now, "time": 0}
             about |= {"tests": max(len(gates), 1), "failures": states.count("fail")}
             about |= {"errors": 0, "skipped": states.count("inconclusive")}
             suite = _element(root, "testsuite", **about)
