@@ -93,7 +93,6 @@ class _Reading:
     prediction_column: Name = None  # column or array of predicted classes
     class_map: Map = None  # new class of each old one, or "identity"
     on_missing: Missing = "error"  # compare only the examples that both have
-    strip: Flag = False  # strip spaces around ids and names of classes
     confirm: Names = _Several()  # doubts to accept, named in error messages
 
 
@@ -247,7 +246,7 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
-_OF_TWO = ("labels", "any_time", "strip", "slices", "by", "pool", "equivalent")
+_OF_TWO = ("labels", "any_time", "slices", "by", "pool", "equivalent")
 _OF_TWO += ("lower_is_better", "errors")
 # What is compared, options that would have no effect, and the reason.
 _REFUSED = (

@@ -62,7 +62,6 @@ def compare(
     class_map: Mapping[Any, Any] | str | os.PathLike | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
-    strip: bool = False,
     id_column: str | None = None,
     label_column: str | None = None,
     prediction_column: str | None = None,
@@ -101,7 +100,6 @@ def compare(
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.
         confirm: names of doubts about what was read that are right as they are.
-        strip: leaves out space around ids and names of classes.
         id_column: column or array of ids, if its name is not a usual one.
         label_column: the same for labels.
         prediction_column: the same for predicted classes; next to scores they are the
@@ -157,7 +155,6 @@ def compare(
         class_map=class_map,
         on_missing=on_missing,
         confirm=confirm,
-        strip=strip,
         id_column=id_column,
         label_column=label_column,
         prediction_column=prediction_column,
@@ -330,7 +327,6 @@ def compare_outcomes(
     top: int | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
-    strip: bool = False,
     id_column: str | None = None,
     target_column: str | None = None,
     gates: Gating = (),
@@ -410,7 +406,6 @@ def compare_outcomes(
         top=top,
         on_missing=on_missing,
         confirm=confirm,
-        strip=strip,
         id_column=id_column,
         errors=errors,
     )

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from churn_compare.reading import arrow
 _EXAMPLES = 3  # offending ids named in a message
 _MUST = "ids must be integers or strings"
 _LONGEST = 10_000
+# Space and characters of no width, which never count around ids and names of classes.
+_OUTER = "".join(filter(str.isspace, map(chr, range(0x3001))))
+_OUTER += "\u200b\u200c\u200d\u2060\ufeff"
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
 
@@ -47,6 +51,17 @@ def decoded(values: np.ndarray, what: str) -> np.ndarray:
         return np.char.decode(values, "utf-8")
     except UnicodeDecodeError as error:
         raise PredictionsError(f"{what} are bytes that are not in UTF-8") from error
+
+
+def trimmed(texts: Any) -> Any:
+    """An Arrow array of texts without outer space."""
+    return arrow.utf8_trim(texts, characters=_OUTER)
+
+
+def canonical(text: str) -> str:
+    """A name or an id as it is compared: composed and without outer space."""
+    text = text.strip(_OUTER)
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def check_lengths(texts: Any, what: str) -> None:
@@ -101,7 +116,7 @@ def as_labels(labels: Any) -> np.ndarray:
 
 def as_ids(column: Any) -> np.ndarray:
     """Ids as int64, or as strings if they do not all fit."""
-    # An id is what it is written as: 7 and "7" are equal, "007" is another.
+    # An id is what it is written as: 7 and "7 " are equal, "007" is another.
     if not hasattr(column, "null_count"):
         values = _vector(column, "ids")
         if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
@@ -119,6 +134,7 @@ def as_ids(column: Any) -> np.ndarray:
         raise PredictionsError(f"{_MUST}; they are {kind}")
     missing = np.asarray(column.is_null())
     if text:
+        column = trimmed(column)
         missing = missing | np.asarray(arrow.fill_null(arrow.equal(column, ""), True))
     refuse_missing(missing, "ids")
     if not text:

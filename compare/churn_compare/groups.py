@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.estimates import Groups, PerExample, all_examples
-from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_ids import PredictionsError, canonical, rows_of
 from churn_compare.example_numbers import Numbers
 from churn_compare.labelling import Sampling
 from churn_compare.number_text import count_text, listed
@@ -157,7 +157,7 @@ def waived_rows(
     """Rows of waived flips, their waivers, and notes about the other waivers."""
     today = datetime.date.today().isoformat()
     expired = [w.id for w in waivers if w.until < today]
-    valid = {w.id: w for w in waivers if w.until >= today}
+    valid = {canonical(w.id): w for w in waivers if w.until >= today}
     ids = ids.astype(str)
     rows = rows_of(np.array(list(valid), ids.dtype.type), ids)
     found = dict(zip(valid, rows.tolist(), strict=True))

@@ -63,7 +63,6 @@ def label_queue(
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
-    strip: bool = False,
     id_column: str | None = None,
     prediction_column: str | None = None,
 ) -> Queue:
@@ -92,7 +91,7 @@ def label_queue(
         [('1', 'b', 'c')]
     """
     reading: dict[str, Any] = {"kind": kind, "class_map": class_map}
-    reading |= {"on_missing": on_missing, "confirm": confirm, "strip": strip}
+    reading |= {"on_missing": on_missing, "confirm": confirm}
     reading |= {"by": [by] if by else None}
     reading |= {"id_column": id_column, "prediction_column": prediction_column}
     pair, numbers = read_either(old, new, **reading)

@@ -288,8 +288,8 @@ def repair(
         loss: accuracy that a rule may lose against the new version on validation.
         level: confidence level of the intervals.
         **reading: `kind`, `labels` (of all examples of both), `id_column`,
-            `label_column`, `prediction_column`, `class_map`, `on_missing`, `strip` and
-            `confirm` as in `compare`.
+            `label_column`, `prediction_column`, `class_map`, `on_missing` and `confirm`
+            as in `compare`.
 
     Raises:
         PredictionsError: if predictions cannot be read or joined, or there are no

@@ -56,7 +56,6 @@ def compare_versions(
     class_map: Literal["identity"] | None = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
-    strip: bool = False,
     order: Sequence[str] | None = None,
     id_column: str | None = None,
     label_column: str | None = None,
@@ -130,7 +129,7 @@ def compare_versions(
         sides = _read(files, read, Path(spare))
         about = {"labels": _labels_of_one(sides) if labels is None else labels}
         about |= {"slices": slices, "clusters": clusters, "class_map": class_map}
-        about |= {"on_missing": on_missing, "confirm": confirm, "strip": strip}
+        about |= {"on_missing": on_missing, "confirm": confirm}
         joined = functools.partial(join, **about)
         pairs: list[Pair] = []
         for two in itertools.pairwise(sides):

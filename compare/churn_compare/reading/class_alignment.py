@@ -9,7 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, errors_of, some, twice
+from churn_compare.example_ids import (
+    PredictionsError,
+    canonical,
+    errors_of,
+    some,
+    twice,
+)
 from churn_compare.pair import Pair, Scanned, ScannedSide, Table
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import (
@@ -17,11 +23,8 @@ from churn_compare.reading.class_values import (
     ClassValues,
     all_numbers,
     as_number,
-    composed,
-    ids_without_space,
     is_truth,
     similar_classes,
-    stripped,
 )
 from churn_compare.reading.columns import plain
 from churn_compare.reading.contents import parsing, read_contents
@@ -74,7 +77,7 @@ def _checked(pairs: Iterable[tuple[Any, Any]]) -> dict[str, str]:
     text = [(_text(old), _text(new)) for old, new in pairs]
     if not text:
         raise PredictionsError("the class map is empty")
-    if again := sorted(twice(stripped(old) for old, _ in text)):
+    if again := sorted(twice(old for old, _ in text)):
         raise PredictionsError(f"the class map maps old classes {some(again)} twice")
     if again := sorted(twice(new for _, new in text)):
         olds = " and ".join(old for old, new in text if new == again[0])
@@ -88,7 +91,7 @@ def _text(value: Any) -> str:
     of_numpy = getattr(getattr(value, "dtype", None), "kind", "") in tuple("iuU")
     if isinstance(value, bool) or not (isinstance(value, str | int) or of_numpy):
         raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
-    return composed(str(value))
+    return canonical(str(value))
 
 
 def aligned(
@@ -153,26 +156,6 @@ def aligned(
         "some_labels": truth if partial else None,
         "class_names": found.names,
     }, [*_odd_scores(old, new), *similar]
-
-
-def without_outer_space(side: Table) -> Table:
-    """The side without space around its ids and the names of its classes."""
-    values, names = side.values, side.class_names
-    labels, label_names = side.labels, side.label_names
-    with errors_of(side.name):
-        ids = ids_without_space(side.ids)
-        if side.kind == "classes" and names is not None:
-            values, names = ClassValues(values, names).without_space("predictions")
-            values = values.astype(np.int32)
-        elif names is not None:
-            names = tuple(map(stripped, names))
-            if twice(names):
-                raise PredictionsError("columns of two classes differ only in space")
-        if labels is not None:
-            of = ClassValues(labels, label_names)
-            labels, label_names = of.without_space("labels")
-    changed = {"ids": ids, "values": values, "class_names": names, "labels": labels}
-    return dataclasses.replace(side, **changed, label_names=label_names)
 
 
 def _odd_scores(*sides: Table) -> list[Doubt]:
@@ -307,10 +290,9 @@ class _Classes:
 
     def of_text(self, text: str) -> int | None:
         """Number of a class in a class map, given as name or number."""
-        for spelled in (text, stripped(text)):
-            if spelled in self._place:
-                return self._place[spelled]
-        number = as_number(stripped(text))
+        if text in self._place:
+            return self._place[text]
+        number = as_number(text)
         return None if number is None or number < 0 else self.of_label(number)
 
 

@@ -1,4 +1,4 @@
-"""Classes and ids as users write them: numbers, names, and which look alike."""
+"""Classes as users write them: numbers, names, and which look alike."""
 
 import collections
 import re
@@ -10,12 +10,12 @@ import numpy as np
 
 from churn_compare.example_ids import (
     PredictionsError,
-    as_ids,
+    canonical,
     check_lengths,
-    check_unique,
     decoded,
     refuse_missing,
     some,
+    trimmed,
 )
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
@@ -32,12 +32,7 @@ _DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3
 _FLOAT = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
-_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"  # of width zero
-_OUTER = re.compile(rf"^[\s{_INVISIBLE}]+|[\s{_INVISIBLE}]+$")
 _JOINTS = re.compile(r"[\s_]+|(?<=\w)-(?=\w)")
-_WHOLE = re.compile(r"^([+-]?\d+)\.0*$")
-_THOUSANDS = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
-_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 
 
 class ClassValues(NamedTuple):
@@ -50,15 +45,6 @@ class ClassValues(NamedTuple):
     def known(self) -> "ClassValues":
         """Those of the examples that have a class."""
         return ClassValues(self.numbers[self.numbers != NO_LABEL], self.names)
-
-    def without_space(self, what: str) -> "ClassValues":
-        """The same without outer space in names; equal names become one class."""
-        if self.names is None:
-            return self
-        again = as_class_values(np.array(list(map(stripped, self.names))), what)
-        return ClassValues(
-            np.append(again.numbers, NO_LABEL)[self.numbers], again.names
-        )
 
 
 def as_number(text: str) -> int | None:
@@ -114,8 +100,8 @@ def as_class_values(
         raise PredictionsError(f"{what} {_MUST} {kind}") from error
     missing = np.asarray(values.is_null())
     if not number:
-        blank = arrow.equal(arrow.utf8_trim_whitespace(values), "")
-        missing = missing | np.asarray(arrow.fill_null(blank, True))
+        values = trimmed(values)
+        missing = missing | np.asarray(arrow.fill_null(arrow.equal(values, ""), True))
     if missing.all() and missing.size and lacking == "all":
         return ClassValues(np.full(missing.size, NO_LABEL), None)
     if missing.any():
@@ -133,7 +119,7 @@ def as_class_values(
 
 
 def _named(column: Any, what: str, hint: str) -> ClassValues:
-    """Classes of texts without a missing one."""
+    """Classes of trimmed texts without a missing one."""
     encoded = arrow.one(column).dictionary_encode()
     check_lengths(encoded.dictionary, what)
     found, places = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
@@ -144,7 +130,7 @@ def _named(column: Any, what: str, hint: str) -> ClassValues:
         floats = np.array(found, np.float64)
         if not np.all(floats == np.floor(floats)):  # scores, which are not names
             _whole(floats[places], what, hint)
-    spelled = [composed(name) for name in found]  # equal names become one
+    spelled = [canonical(name) for name in found]  # equal names become one
     names = tuple(sorted({*spelled}))
     cased = {name.capitalize(): name for name in names}
     if cased.keys() <= {*_TRUTH} and len(cased) == len(names):
@@ -154,8 +140,7 @@ def _named(column: Any, what: str, hint: str) -> ClassValues:
 
 
 def class_number(text: str) -> int | None:
-    """The number that the name of a class is, also as LABEL_3, 3.0 or padded."""
-    text = stripped(text)  # a column of fixed width
+    """The number that the name of a class is, also as LABEL_3 or 3.0."""
     whole = _NUMBERED.fullmatch(text) or _DECIMAL.fullmatch(text)
     return int(whole[1]) if whole else as_number(text)
 
@@ -190,32 +175,9 @@ def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
 # Spelling
 
 
-def composed(text: str) -> str:
-    """The composed form; canonically equivalent texts are equal in it."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def stripped(text: str) -> str:
-    """The text without outer space and invisible characters."""
-    return _OUTER.sub("", text)
-
-
-def ids_without_space(ids: np.ndarray | None) -> np.ndarray | None:
-    """Ids without outer space."""
-    if ids is None or ids.dtype.kind != "U":
-        return ids
-    return check_unique(as_ids(np.array([stripped(text) for text in ids.tolist()])))
-
-
 def _visible(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
     return "".join(c for c in text if unicodedata.category(c) != "Cf")
-
-
-def _difference(pairs: Sequence[tuple[str, str]]) -> str:
-    """In what texts that look alike differ."""
-    space = all(stripped(a) == stripped(b) for a, b in pairs)
-    return "outer space" if space else "spelling"
 
 
 def similar_classes(
@@ -231,33 +193,12 @@ def similar_classes(
         group = {first, *others}
         known = [group <= set(side) for side in sides]
         # Who knows both spellings, tells a from A.
-        if all(known) or (any(known) and group <= set(labels)):
-            others = [c for c in others if stripped(names[c]) == stripped(names[first])]
-        found += [(names[first], names[other]) for other in others]
+        if not (all(known) or (any(known) and group <= set(labels))):
+            found += [f"{names[first]!r} and {names[other]!r}" for other in others]
     if not found:
         return []
-    repair = "--strip removes it"
-    if _difference(found) == "spelling":
-        repair = "write them in one way, or give a --class-map with lines old,new"
-    shown = some([f"{a!r} and {b!r}" for a, b in found])
-    said = f"classes {shown} differ only in {_difference(found)}: {repair}"
+    said = (
+        f"classes {some(found)} differ only in spelling: write them in one way, or "
+        "give a --class-map with lines old,new"
+    )
     return [Doubt("similar-classes", said)]
-
-
-def similar_ids(only_a: np.ndarray, only_b: np.ndarray) -> str:
-    """A clause about ids of two sides that only look alike; "" without any."""
-    if only_a.dtype.kind != "U" and only_b.dtype.kind != "U":
-        return ""
-
-    def plain(text: str) -> str:
-        text = _THOUSANDS.sub("", "".join(_visible(text).split()))
-        return _ZEROS.sub("", _WHOLE.sub(r"\1", text)).casefold()
-
-    there = {plain(text): text for text in only_a.astype(str).tolist()}
-    others = ((plain(text), text) for text in only_b.astype(str).tolist())
-    pairs = [(there[key], text) for key, text in others if key in there]
-    if not pairs:
-        return ""
-    kind, (a, b) = _difference(pairs), map(ascii, pairs[0])
-    repair = "add --strip" if kind == "outer space" else "write them in one way"
-    return f"; {len(pairs):,} of them differ only in {kind} ({a}, {b}): {repair}"

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from churn_compare.example_ids import PredictionsError, some, twice
+from churn_compare.example_ids import PredictionsError, canonical, some, twice
 from churn_compare.pair import Kind
-from churn_compare.reading.class_values import all_numbers, class_number, composed
+from churn_compare.reading.class_values import all_numbers, class_number
 
 # Names of columns and arrays for each role, in the spelling of `plain`. All readers (of
 # predictions, labels and outcomes) use these lists.
@@ -226,7 +226,7 @@ def score_columns(names: Iterable[str], kind: Kind | None) -> ScoreColumns | Non
 
 
 def _by_class(kind: Kind, prefix: str, columns: list[str]) -> ScoreColumns:
-    classes = [composed(name.strip()[len(prefix) :]) for name in columns]
+    classes = [canonical(name.strip()[len(prefix) :]) for name in columns]
     by_number = dict(zip(map(class_number, classes), columns, strict=True))
     if by_number.keys() == set(range(len(columns))):
         ordered = tuple(by_number[c] for c in range(len(columns)))

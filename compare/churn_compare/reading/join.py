@@ -9,7 +9,6 @@ from churn_compare.array_files import ArrayFileError
 from churn_compare.example_ids import (
     PredictionsError,
     counts_rows,
-    errors_of,
     match_ids,
     rows_of,
     some,
@@ -19,13 +18,8 @@ from churn_compare.measures import Normalization
 from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
-from churn_compare.reading.class_alignment import aligned, without_outer_space
-from churn_compare.reading.class_values import (
-    NO_LABEL,
-    ClassValues,
-    ids_without_space,
-    similar_ids,
-)
+from churn_compare.reading.class_alignment import aligned
+from churn_compare.reading.class_values import NO_LABEL, ClassValues
 from churn_compare.reading.labels import (
     DRAWN_FROM,
     NO_CLUSTER,
@@ -68,7 +62,6 @@ def join(
     class_map: Any = None,
     on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
-    strip: bool = False,
     id_column: str | None = None,
     label_column: str | None = None,
     errors: Errors | None = None,
@@ -93,7 +86,6 @@ def join(
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that are everywhere.
         confirm: names of doubts that are right as they are.
-        strip: leaves out space around ids and names of classes.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
         errors: what is done with outcomes that a tool could not evaluate.
@@ -121,15 +113,6 @@ def join(
             "outcomes take no separate labels here; name the column of their right "
             "answers (--label-column)"
         )
-
-    def tidy(found: Any, what: str) -> Any:
-        if not strip:
-            return found
-        with errors_of(what):
-            return found._replace(ids=ids_without_space(found.ids))
-
-    if strip:
-        old, new = without_outer_space(old), without_outer_space(new)
     rows = Rows(old, new, on_missing == "intersect", confirm)
     notes, inputs = rows.notes, old.inputs is not None and new.inputs is not None
     if old.measures and old.ids is not None and not inputs:
@@ -137,9 +120,8 @@ def join(
             notes.append("Ids count the rows: both files must keep the same order.")
     truth, drawn = None, None
     if labels is not None:
-        separate = tidy(read_labels(labels, id_column, label_column), "labels")
+        separate = read_labels(labels, id_column, label_column)
         truth = separate.labels
-        truth = truth.without_space("labels") if strip else truth
         drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
         of = rows.rows_in(separate, "labels", drop=drop)
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
@@ -150,16 +132,16 @@ def join(
         groups = cluster_numbers(_own_column(clusters, rows, old, new), clusters)
         cluster_column = clusters
     elif clusters is not None:
-        found = tidy(read_clusters(clusters, (slices,), id_column), "clusters")
+        found = read_clusters(clusters, (slices,), id_column)
         slices = without_clusters(slices, found, id_column)
         places = rows.rows_in(found, "clusters")
         groups = np.append(found.clusters, NO_CLUSTER)[places]
         cluster_column = found.column
     groupings = {}
     if slices is not None:
-        groupings = rows.values_of(tidy(read_slices(slices, id_column), "slices"))
+        groupings = rows.values_of(read_slices(slices, id_column))
     if new_slices is not None:
-        for name, values in rows.values_of(tidy(new_slices, "slices")).items():
+        for name, values in rows.values_of(new_slices).items():
             rows.note_difference(name, old, groupings[name], values)
     groupings |= {name: _own_column(name, rows, old, new) for name in by}
     fields: dict[str, Any] = {}
@@ -349,7 +331,7 @@ class Rows:
         ]
         if parts:
             self._one_order = False
-            self._go_on("; ".join(parts) + similar_ids(found.only_a, found.only_b))
+            self._go_on("; ".join(parts))
 
     def _check_order(self, others: Mapping[str, Any], where: str) -> None:
         doubts = row_order_doubts(self._others, others, where, self._repeats)
@@ -425,7 +407,7 @@ class Rows:
                 rows = rows[self.keep(kept)]
             self._go_on(
                 f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
-                f"{some(lacking)}){similar_ids(lacking, ids)}"
+                f"{some(lacking)})"
             )
         return rows
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, decoded, some
+from churn_compare.example_ids import PredictionsError, canonical, decoded, some
 from churn_compare.pair import Kind
 from churn_compare.reading import arrow
-from churn_compare.reading.class_values import as_class_values, composed
+from churn_compare.reading.class_values import as_class_values
 from churn_compare.reading.contents import as_array, parsing
 from churn_compare.scanning import sum_tolerance
 from churn_compare.stored_logits import sample_rows
@@ -128,7 +128,7 @@ def array_class_names(arrays: Mapping[str, Any]) -> tuple[str, ...] | None:
         )
     if found.dtype.kind == "S":
         found = decoded(found, "class_names")
-    return tuple(composed(str(name)) for name in found.tolist())
+    return tuple(canonical(str(name)) for name in found.tolist())
 
 
 def predicted(column: Any, name: str) -> Scores:

@@ -284,30 +284,6 @@ def test_missing_ids_are_counted_and_may_be_left_out():
     refused("must be 'error' or 'intersect'", old, new, on_missing="ignore")
 
 
-@pytest.mark.parametrize(
-    ("written", "kind", "repair"),
-    [
-        ("x{} ", "outer space", "add --strip"),
-        ("X00{}", "spelling", "write them in one way"),
-        ("x{}.0", "the way", "write them in one way"),
-        ("x\u200b{}", "spelling", "write them in one way"),
-    ],
-)
-def test_ids_that_only_look_alike_are_told(written, kind, repair):
-    ids = [f"x{i}" for i in range(1, N)]
-    if kind == "the way":  # 7 and 7.0, of two tools
-        ids, written, kind = list(range(1, N)), written[1:], "spelling"
-    others = [written.format(i) for i in range(1, N)]
-    old, new = scores_of("old", N=N - 1, ids=ids), scores_of("new", N=N - 1, ids=others)
-    message = rf"8 of them differ only in {kind} \('.*1', '.*1.*'\): {repair}"
-    refused(message, old, new)
-    refused(message, old, old, labels=dict(zip(others, range(N))))
-    message = rf"8 of them differ only in {kind}"
-    refused(message, old, old, slices={"id": others, "a": others})
-    if repair == "add --strip":
-        assert join(old, new, strip=True).examples == N - 1
-
-
 def test_ids_in_composed_and_decomposed_letters_are_equal():
     composed, decomposed = (["\xe91", "\xe92"], ["e\u03012", "e\u03011"])
     old = classes_of("old", [1, 2], ids=composed)
