@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from churn_compare.example_ids import PredictionsError, as_ids
+
 # Logits of more classes than that do not fit the memory of an accelerator.
 _MOST_CLASSES = 2**20
 _DECLARE = "give num_classes (in an .npz, an array of that name)"
@@ -330,7 +332,10 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
         raise DataError(
             f"{where}: ids must be strings, or integers below 2^63; got {ids.dtype}"
         )
-    unique, counts = np.unique(ids, return_counts=True)
+    try:
+        unique, counts = np.unique(as_ids(ids), return_counts=True)
+    except PredictionsError as error:  # they could not be stored with predictions
+        raise DataError(f"{where}: {error}") from error
     if len(unique) < count:
         example = unique[np.argmax(counts > 1)].item()
         raise DataError(

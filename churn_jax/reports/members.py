@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from churn_compare.array_files import NpzArrays, replace_file
-from churn_compare.store import PredictionsError
+from churn_compare.example_ids import PredictionsError, as_ids
 from churn_jax import metrics
 from churn_jax.configuration.record import RowRecord
 from churn_jax.methods import Method, deploy
@@ -54,7 +54,7 @@ class Members:
                 f"{logits.shape[2]} examples of the logits"
             )
         labels, logits = labels.astype(np.int64), logits.astype(np.float32, copy=False)
-        vars(self).update(ids=ids, labels=labels, logits=logits)
+        vars(self).update(ids=as_ids(ids), labels=labels, logits=logits)
 
 
 def save_members(path: str | os.PathLike, members: Members) -> Path:

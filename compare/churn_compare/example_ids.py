@@ -90,18 +90,6 @@ def _vector(values: Any, what: str) -> np.ndarray:
     return values
 
 
-def stored_ids(ids: Any) -> np.ndarray:
-    """Ids `[N]` for a file: integers or strings, as they are."""
-    ids = _vector(ids, "ids")
-    if ids.dtype.kind == "O" and all(isinstance(i, str | bytes) for i in ids):
-        ids = np.asarray([i.decode() if isinstance(i, bytes) else i for i in ids], "U")
-    if ids.dtype.kind == "S":
-        ids = decoded(ids, "ids")
-    if ids.dtype.kind not in "iuU":
-        raise PredictionsError(f"{_MUST}; got {ids.dtype}")
-    return ids
-
-
 def as_labels(labels: Any) -> np.ndarray:
     """Labels as an array `[N]` of int64."""
     labels = _vector(labels, "labels")

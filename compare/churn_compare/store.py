@@ -25,6 +25,7 @@ import numpy as np
 from churn_compare import array_files
 from churn_compare.example_ids import (
     PredictionsError,
+    as_ids,
     as_labels,
     check_unique,
     errors_of,
@@ -32,7 +33,6 @@ from churn_compare.example_ids import (
     repeated,
     rows_of,
     some,
-    stored_ids,
 )
 from churn_compare.stored_logits import StoredLogits
 
@@ -61,7 +61,8 @@ class Predictions:
     """Logits of `R` runs of one method on `N` examples.
 
     Attributes:
-        ids: `[N]` unique integers or strings that identify the examples.
+        ids: `[N]` unique integers or strings that identify the examples; strings that
+            are all numbers become integers, and integers above 2^63 strings.
         labels: `[N]` class ids, at least 0. They may exceed `C - 1`, since an old model
             may not know every class of a new one.
         logits: `[R, N, C]` float32. `-inf` (probability zero) is allowed if each row
@@ -91,7 +92,7 @@ class Predictions:
         if not isinstance(self.meta, Mapping):
             kind = type(self.meta).__name__
             raise PredictionsError(f"meta must be a dict; got {kind}")
-        ids, labels = stored_ids(self.ids), as_labels(self.labels)
+        ids, labels = as_ids(self.ids), as_labels(self.labels)
         logits = np.asarray(self.logits)
         if logits.ndim != 3 or logits.shape[2] < 2 or 0 in logits.shape:
             raise PredictionsError(
@@ -287,8 +288,11 @@ def check_comparable(a: Predictions, b: Predictions) -> None:
             f"{some(only)})"
             for side, only, of in apart
             if only.size
-        ] or ["the same ids are in another order or of another type; sort both by id"]
-        raise PredictionsError("the examples differ: " + " and ".join(said))
+        ]
+        if not np.array_equal(found.rows_a, found.rows_b):
+            said = said or ["the same ids are in another order; sort both by id"]
+        if said:
+            raise PredictionsError("the examples differ: " + " and ".join(said))
     if (differ := a.labels != b.labels).any():
         raise PredictionsError(
             f"labels differ for {differ.sum()} of {differ.size} examples, for example "
@@ -338,7 +342,7 @@ class ShardWriter:
         classes: int,
         dtype: str = "float32",
     ):
-        self._ids, self._labels = stored_ids(ids), as_labels(labels)
+        self._ids, self._labels = as_ids(ids), as_labels(labels)
         sizes = len(self._ids) == len(self._labels) and runs > 0 and classes > 1
         if not (0 <= shard < shards and sizes and dtype in _DTYPES):
             raise PredictionsError(
@@ -463,7 +467,7 @@ def write_order(folder: str | os.PathLike, shards: int, ids: Any) -> Path:
 
     It is called before `write_index`, for folders that are compared row by row.
     """
-    folder, ids = Path(folder), stored_ids(ids)
+    folder, ids = Path(folder), as_ids(ids)
     there = _read_all(folder, shards)[0]
     order = rows_of(ids, there)
     if len(there) != len(ids) or np.any(order < 0):
@@ -561,7 +565,7 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
             paths = _shard_paths(folder, shard, shards)
             if missing := [path.name for path in paths if not path.is_file()]:
                 raise PredictionsError(f"is missing ({', '.join(missing)})")
-            ids.append(stored_ids(_read_array(paths[0])))
+            ids.append(as_ids(_read_array(paths[0])))
             labels.append(as_labels(_read_array(paths[1])))
             logits.append(_read_array(paths[2], mapped=True))
             of, first = logits[-1], logits[0]
@@ -574,27 +578,12 @@ def _read_all(folder: Path, shards: int) -> tuple[np.ndarray, np.ndarray, Stored
                     f"{', '.join(_DTYPES)}, those of shard 0 are {first.shape} in "
                     f"{first.dtype}"
                 )
-    joined = _joined_ids(ids)
+    joined = np.concatenate(ids)
     if (twice := repeated(joined)).size:
-        where = " and ".join(str(i) for i, part in enumerate(ids) if twice[0] in part)
+        having = [i for i, of in enumerate(ids) if rows_of(twice[:1], of)[0] >= 0]
+        where = " and ".join(map(str, having))
         raise PredictionsError(
             f"{twice.size} ids occur more than once, for example {some(twice)}; the "
             f"first of them in shard {where}"
         )
     return joined, np.concatenate(labels), StoredLogits(logits)
-
-
-def _joined_ids(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Ids of all shards, concatenated; empty shards do not affect their type."""
-    parts = [part for part in parts if part.size] or list(parts[:1])
-    kinds = {part.dtype.kind for part in parts}
-    if len(kinds) == 1:
-        return np.concatenate(parts)
-    # NumPy would make floats of signed and unsigned integers, which rounds them.
-    numbers = [number for part in parts for number in part.tolist()]
-    try:
-        return np.array(numbers, np.int64 if min(numbers) < 0 else np.uint64)
-    except (TypeError, OverflowError) as error:
-        raise PredictionsError(
-            "some ids are texts and some numbers, or no integer of 64 bits holds them"
-        ) from error
