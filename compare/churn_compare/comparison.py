@@ -39,7 +39,6 @@ from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, join, read_pair
-from churn_compare.reading.labels import read_clusters, without_clusters
 from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import same_file, side_names
@@ -135,10 +134,7 @@ def compare(
     used = dict.fromkeys(by, "slices")
     # With two kinds, two columns of one file are compared.
     same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
-    if clusters is not None:
-        clusters = read_clusters(clusters, (slices, old, new), id_column)
-        slices = without_clusters(slices, clusters, id_column)
-        used[clusters.column] = "clusters"
+    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     if by and slices is not None:
         raise ValueError("slices are given, so `by` has nothing to choose from")
     pair = read_pair(

@@ -1,8 +1,7 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
-import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy import special
 
 from churn_compare.display import OutcomesResult
 from churn_compare.estimates import Groups, PerExample, Uncertainty, all_examples
-from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, spread
 from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
@@ -19,7 +18,6 @@ from churn_compare.pair import Pair, Table, class_order
 from churn_compare.reading import arrow
 from churn_compare.reading.account import account_lines
 from churn_compare.reading.join import Rows, equal, join
-from churn_compare.reading.labels import NO_CLUSTER, read_clusters
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import read_side
@@ -220,7 +218,7 @@ def noise_floor(
         raise ValueError("level must lie between 0 and 1, tolerance be at least 0")
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
-    sides = [_read(given, clusters, columns, scores) for given in runs]
+    sides = [_read(given, columns, scores) for given in runs]
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("noise is measured between runs, and there is one")
     whole, notes = sides[0], []
@@ -253,24 +251,12 @@ def noise_floor(
     )
 
 
-def _read(given: Any, clusters: Any, columns: dict, scores: dict) -> Table:
+def _read(given: Any, columns: dict, scores: dict) -> Table:
     if scores["score_columns"] or has_outcomes(given):
         return read_outcomes(given, **columns, **scores)
     id_column, label_column = columns["id_column"], columns["target_column"]
     side = read_side(given, id_column=id_column, label_column=label_column)
-    found = of_classes(side)
-    if not isinstance(clusters, str):
-        return found
-    of = read_clusters(clusters, (given,), id_column)
-    rows = np.arange(side.examples)
-    if side.ids is not None and of.ids is not None:
-        rows = rows_of(side.ids, of.ids)
-    elif of.size != side.examples:
-        raise PredictionsError(f"{side.name}: clusters of several runs need ids")
-    assert of.clusters is not None
-    numbers = of.clusters[rows]
-    known = arrow.array(numbers, mask=numbers == NO_CLUSTER)
-    return dataclasses.replace(found, others=lambda: {clusters: known})
+    return of_classes(side)
 
 
 def of_classes(side: Table) -> Table:
@@ -297,6 +283,7 @@ def of_classes(side: Table) -> Table:
         known=np.ones(side.examples, bool),
         target=target,
         account=side.account,
+        others=side.others,
     )
 
 
@@ -332,7 +319,9 @@ def _with_runs(
     def kept(column: Any) -> Any:
         return None if column is None else column.take(arrow.array(rows.old))
 
-    others = {name: kept(column) for name, column in whole.others().items()}
+    def others(names: Collection[str] | None = None) -> dict[str, Any]:
+        return {name: kept(column) for name, column in whole.others(names).items()}
+
     named = whole.name if side.name in whole.name.split(", ") else ""
     return Table(
         name=named or f"{whole.name}, {side.name}",
@@ -343,7 +332,7 @@ def _with_runs(
         known=np.logical_and(*(of.known[at] for of, at in both)),
         target=kept(whole.target),
         inputs=kept(whole.inputs),
-        others=lambda: others,
+        others=others,
         errored=np.concatenate([of.failed(at) for of, at in both]),
     ), rows.notes
 

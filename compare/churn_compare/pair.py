@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.example_ids import Runs
 from churn_compare.flip_counts import count_flips
 from churn_compare.measures import Kind as MeasureKind
 from churn_compare.measures import Measure
@@ -36,7 +37,9 @@ class Table:
     notes: tuple[str, ...] = ()  # sentences about how the file was read
     account: Account | None = None  # what was read; None for arrays without names
     decisions: np.ndarray | None = None  # `[R, N]` classes decided next to scores
-    others: Callable[[], Mapping[str, Any]] = dict  # reads the other columns, by name
+    # Reads the other columns that have these names, or all: name to `[N]` values.
+    others: Callable[..., Mapping[str, Any]] = lambda names=None: {}
+    repeats: Runs | None = None  # rows of the file, where it has several of each id
     # Name of each outcome to its kind; empty for a classifier.
     measures: Mapping[str, MeasureKind] = dataclasses.field(default_factory=dict)
     # Name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by run.

@@ -21,7 +21,7 @@ from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import listed
 from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
-from churn_compare.reading.contents import ENDINGS, parts_of
+from churn_compare.reading.contents import ENDINGS, column_names, parts_of
 from churn_compare.reading.join import join
 from churn_compare.reading.labels import (
     read_clusters,
@@ -112,14 +112,13 @@ def compare_versions(
     labels = files.about_all.get("labels") if labels is None else labels
     # Read once, not for every version.
     ids = None if ids is None else read_ids(ids, id_column)
-    if clusters is not None:
-        sources = (slices, *files.paths)
-        clusters = read_clusters(clusters, sources, id_column)
+    used = {clusters: "clusters"} if isinstance(clusters, str) else {}
+    if clusters is not None and (not used or clusters in column_names(slices)):
+        clusters = read_clusters(clusters, slices, id_column)
         slices = without_clusters(slices, clusters, id_column)
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
-    used = {} if clusters is None else {clusters.column: "clusters"}
     options |= {"confirm": confirm, "used": used}
     judged = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     with tempfile.TemporaryDirectory() as spare:

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 import churn_compare
-from churn_compare.example_ids import PredictionsError
+from churn_compare import join, read_side
+from churn_compare.noise import noise_floor
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition, ratio, value_sums
@@ -160,7 +161,7 @@ def test_examples_without_a_cluster_are_alone():
 @pytest.mark.parametrize(
     ("clusters", "message"),
     [
-        ("dok", "no column 'dok' of clusters in the predictions"),
+        ("dok", "no column 'dok', or it is read as something else; others are none"),
         (["a"] * 6, "all examples are in one cluster"),
         (["a", "b"], "the clusters are of 2 examples, the predictions of 6"),
         ({"id": [0], "a": [1], "b": [2]}, "clusters must be one column; it has"),
@@ -172,9 +173,27 @@ def test_what_is_refused(clusters, message):
     fails(message, churn_compare.compare, *sides, labels=LABELS, clusters=clusters)
 
 
+def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
+    docs = {f"x{i}": f"d{i % 7}" for i in range(60)}
+    paths = tmp_path / "old.csv", tmp_path / "new.csv"
+    for path in paths:
+        rows = [
+            f"{i},{run},{rng.integers(2)},{docs[i]}" for run in (0, 1) for i in docs
+        ]
+        rows = [rows[k] for k in rng.permutation(len(rows))]
+        path.write_text("\n".join(["id,run,prediction,doc", *rows, ""]))
+    pair = join(*map(read_side, paths), clusters="doc", by=["doc"])
+    assert pair.slices["doc"].tolist() == [docs[i] for i in pair.ids.tolist()]
+    assert len({*zip(pair.clusters.tolist(), pair.slices["doc"].tolist())}) == 7
+    noise = (noise_floor(*paths, clusters=of)["prediction"] for of in ("doc", docs))
+    one, other = (vars(of["runs_differ"]) for of in noise)
+    assert one == pytest.approx(other)
+
+
 def test_an_id_with_two_clusters_is_refused(tmp_path):
     rows = ["id,run,prediction,doc", "0,0,1,a", "1,0,1,b", "0,1,1,a", "1,1,0,a"]
     (tmp_path / "old.csv").write_text("\n".join(rows))
-    with pytest.raises(PredictionsError, match="several values for one id"):
-        old = tmp_path / "old.csv"
-        churn_compare.compare(old, old, clusters="doc", confirm=["same-file"])
+    old, message = tmp_path / "old.csv", "rows of the same id differ in column doc"
+    for more in ({"clusters": "doc"}, {"by": ["doc"]}):
+        more["confirm"] = ["same-file"]
+        fails(message, churn_compare.compare, old, old, **more)

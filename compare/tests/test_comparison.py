@@ -221,7 +221,7 @@ def test_columns_that_options_use_count_as_read():
         "Both: read: id, label, prediction (array pred), clusters (column user), "
         "slices (column part); left out: class, text.",
     )
-    with pytest.raises(ValueError, match="column class is called like predictions"):
+    with pytest.raises(ValueError, match="column class cannot group"):
         compare(table, table, by=["class"], **options)
     found = compare(table, table | {"part": [*"aabb"]}, by=["part"], **options)
     assert "for 2 of 4 examples; that of old is taken" in str(found.notes)

@@ -20,10 +20,12 @@ from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
 from churn_compare.reading.class_alignment import aligned
 from churn_compare.reading.class_values import NO_LABEL, ClassValues
+from churn_compare.reading.contents import column_names
 from churn_compare.reading.labels import (
     DRAWN_FROM,
     NO_CLUSTER,
     ExampleValues,
+    as_slices,
     as_text,
     cluster_numbers,
     from_zero,
@@ -56,7 +58,6 @@ def join(
     *,
     labels: Any = None,
     slices: Any = None,
-    new_slices: ExampleValues | None = None,
     by: Sequence[str] = (),
     clusters: Any = None,
     class_map: Any = None,
@@ -79,10 +80,9 @@ def join(
         new: the one that is to replace it.
         labels: separate labels, see `read_labels`, which must agree with the sides'.
         slices: separate slices, see `read_slices`.
-        new_slices: those of the new side, of which a difference is noted.
-        by: columns of outcomes' own files that are slices, too.
+        by: columns of the versions' own files that are slices, too.
         clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
-            Of outcomes also a column of theirs.
+            Or a column of the slices, or else of the versions' own files.
         class_map: see `read_class_map`.
         on_missing: "intersect" goes on with the examples that are everywhere.
         confirm: names of doubts that are right as they are.
@@ -127,12 +127,15 @@ def join(
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
         drawn = read_drawn(labels, separate.others, of)
     groups, cluster_column = None, ""
-    named = isinstance(clusters, str) and bool(old.measures)
-    if named and (slices is None or clusters in {**new.others(), **old.others()}):
-        groups = cluster_numbers(_own_column(clusters, rows, old, new), clusters)
+    own = isinstance(clusters, str) and clusters not in column_names(slices)
+    columns = _own_columns([*by, *([clusters] if own else [])], rows, old, new)
+    if "class" in by and not old.measures:
+        raise PredictionsError("column class cannot group: labels are grouped so")
+    if own:
+        groups = cluster_numbers(columns[clusters], clusters)
         cluster_column = clusters
     elif clusters is not None:
-        found = read_clusters(clusters, (slices,), id_column)
+        found = read_clusters(clusters, slices, id_column)
         slices = without_clusters(slices, found, id_column)
         places = rows.rows_in(found, "clusters")
         groups = np.append(found.clusters, NO_CLUSTER)[places]
@@ -140,10 +143,9 @@ def join(
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
-    if new_slices is not None:
-        for name, values in rows.values_of(new_slices).items():
-            rows.note_difference(name, old, groupings[name], values)
-    groupings |= {name: _own_column(name, rows, old, new) for name in by}
+    groupings |= {name: columns[name] for name in by}
+    for name in by if not old.measures else ():
+        as_slices(columns[name], f"column {name}")  # which are few
     fields: dict[str, Any] = {}
     doubts: list = []
     if old.measures:
@@ -184,10 +186,8 @@ def read_pair(
     prediction_column: str | None = None,
     **joining: Any,
 ) -> Pair:
-    """Reads two versions of a classifier and joins them; `by` counts of the old one."""
+    """Reads two versions of a classifier and joins them."""
     columns = {"id_column": id_column, "label_column": label_column}
-    if by:
-        slices = read_slices(old, id_column, only=by)
     # The column of separate labels may be called otherwise.
     own = columns | ({} if labels is None else {"label_column": None})
     own |= {"ids": ids, "prediction_column": prediction_column}
@@ -196,10 +196,7 @@ def read_pair(
         given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
-    there = getattr(sides[1].account, "columns", ())
-    if also := [name for name in by if name in there]:
-        joining["new_slices"] = read_slices(new, id_column, only=also)
-    return join(*sides, labels=labels, slices=slices, **columns, **joining)
+    return join(*sides, labels=labels, slices=slices, by=by, **columns, **joining)
 
 
 def _comparable(
@@ -265,19 +262,31 @@ def equal(a: Any, b: Any) -> np.ndarray:
     return np.asarray(arrow.fill_null(arrow.equal(a, b), True))
 
 
-def _own_column(column: str, rows: "Rows", *sides: Table) -> np.ndarray:
-    """A column of the old side, or else of the new one, as `[N]` strings."""
-    found = []
-    others = [side.others() for side in sides]
-    for columns, at in zip(others, (rows.old, rows.new), strict=True):
-        if column in columns:
-            values = arrow.fill_null(text_of(columns[column].take(at), column), "")
-            found.append(np.array(values.to_pylist()))
-    if not found:
-        there = some([*dict.fromkeys([*others[0], *others[1]])]) or "none"
-        raise PredictionsError(f"there is no column {column!r}; others are {there}")
-    rows.note_difference(column, sides[0], found[0], found[-1])
-    return found[0]
+def _own_columns(
+    names: Sequence[str], rows: "Rows", *sides: Table
+) -> dict[str, np.ndarray]:
+    """Columns of the old side, or else of the new one, as `[N]` strings."""
+    columns = {}
+    others = [side.others(names) if names else {} for side in sides]
+    for name in names:
+        found = []
+        for there, at in zip(others, (rows.old, rows.new), strict=True):
+            if name not in there:
+                continue
+            values = there[name]
+            if hasattr(values, "null_count") and arrow.types.is_nested(values.type):
+                values = text_of(values, name)
+            values = as_text(values, f"column {name}")
+            found.append(np.array(values.take(arrow.array(at)).to_pylist()))
+        if not found:
+            every = dict.fromkeys(name for side in sides for name in side.others())
+            raise PredictionsError(
+                f"there is no column {name!r}, or it is read as something else; others "
+                f"are {some([*every]) or 'none'}"
+            )
+        rows.note_difference(name, sides[0], found[0], found[-1])
+        columns[name] = found[0]
+    return columns
 
 
 class Rows:

@@ -16,7 +16,6 @@ from churn_compare.example_ids import (
     repeated,
     some,
 )
-from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.class_values import ClassValues, all_numbers, as_class_values
 from churn_compare.reading.columns import (
@@ -31,10 +30,8 @@ from churn_compare.reading.columns import (
     score_columns,
 )
 from churn_compare.reading.contents import (
-    Choice,
     as_array,
     check_same_lengths,
-    everything,
     read_contents,
 )
 from churn_compare.reading.scores import array_class_names
@@ -66,8 +63,8 @@ class ExampleValues(NamedTuple):
 class _Given:
     """The ids and the columns of a file or an object about examples."""
 
-    def __init__(self, given: Any, id_column: str | None, choice: Choice = everything):
-        found = read_contents(given, id_column, choice)
+    def __init__(self, given: Any, id_column: str | None):
+        found = read_contents(given, id_column)
         self.array, self.columns = found.array, found.columns
         # The user's column of ids, unless the file only has the usual one.
         own = id_column if id_column in self.columns else None
@@ -163,10 +160,7 @@ def read_labels(
 
 
 def read_slices(
-    given: Any,
-    id_column: str | None = None,
-    without: str = "",
-    only: Collection[str] = (),
+    given: Any, id_column: str | None = None, without: str = ""
 ) -> ExampleValues:
     """Slices, with ids or in row order; every column except the ids is one."""
     # Columns named like predictions are left out, so that a file of predictions with
@@ -185,54 +179,32 @@ def read_slices(
             scores = score_columns(columns, kind)
             predictions.update(scores.columns if scores else ())
         groupings = [name for name in found.others if name not in predictions]
-        for name in only:
-            if name not in groupings:
-                why = f"there is no column {name!r}, it has {some(groupings)}"
-                if name in predictions:
-                    why = f"column {name} is called like predictions: it cannot group"
-                raise PredictionsError(why)
-        chosen = [name for name in only or groupings if name != without]
+        chosen = [name for name in groupings if name != without]
         if not chosen and without not in columns:
             raise PredictionsError("there is no column to group by")
-        left = () if only else tuple(name for name in columns if name in predictions)
-        values, slices = found.by_example(chosen, _as_slices)
+        left = tuple(name for name in columns if name in predictions)
+        values, slices = found.by_example(chosen, as_slices)
         return values._replace(slices=slices, left_out=left)
 
 
 def read_clusters(
-    given: Any, sources: tuple[Any, ...] = (), id_column: str | None = None
+    given: Any, slices: Any = None, id_column: str | None = None
 ) -> ExampleValues:
-    """Clusters from a column of `sources`, if `given` is a name; else its values."""
+    """Clusters from a column of the slices, if `given` is its name; else its values."""
     if isinstance(given, ExampleValues):
         return given
-    if not isinstance(given, str):
-        with errors_of(_where(given, "clusters")):
-            found = _Given(_by_id(given, "cluster"), id_column)
-            if found.array is not None:
-                numbers = cluster_numbers(found.array, "clusters")
-                return ExampleValues(found.ids, clusters=numbers, index=True)
-            if len(found.others) != 1:
-                there = some(found.others) or "none"
-                raise PredictionsError(f"clusters must be one column; it has {there}")
-            return found.clusters(found.others[0])
-    seen = []
-
-    def choice(names: list[str]) -> tuple[list[str], tuple]:
-        own = id_column if id_column in names else None
-        used = given, find_column(names, ID, own, "id")
-        return [n for n in names if n in used] or names[:1], ()
-
-    for source in sources:
-        if source is None or isinstance(source, Table | np.ndarray):
-            continue
-        with errors_of(_where(source, "the predictions")):
-            found = _Given(source, id_column, choice)
-            if given in found.columns:
-                return found.clusters(given)
-        if found.array is None and isinstance(source, str | os.PathLike):
-            seen.append(str(source))
-    there = some(seen) if seen else "the predictions and the slices"
-    raise PredictionsError(f"there is no column {given!r} of clusters in {there}")
+    if isinstance(given, str):
+        with errors_of(_where(slices, "slices")):
+            return _Given(slices, id_column).clusters(given)
+    with errors_of(_where(given, "clusters")):
+        found = _Given(_by_id(given, "cluster"), id_column)
+        if found.array is not None:
+            numbers = cluster_numbers(found.array, "clusters")
+            return ExampleValues(found.ids, clusters=numbers, index=True)
+        if len(found.others) != 1:
+            there = some(found.others) or "none"
+            raise PredictionsError(f"clusters must be one column; it has {there}")
+        return found.clusters(found.others[0])
 
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:
@@ -282,7 +254,7 @@ def _by_id(given: Any, what: str) -> Any:
     return {"id": list(given.keys()), what: list(given.values())}
 
 
-def _as_slices(values: Any, what: str) -> np.ndarray:
+def as_slices(values: Any, what: str) -> np.ndarray:
     """Values of a slice column as `[N]` strings."""
     text = as_text(values, what)
     count = arrow.count_distinct(text).as_py()
@@ -305,7 +277,7 @@ def as_text(values: Any, what: str) -> Any:
         if arrow.types.is_floating(values.type):
             values = arrow.if_else(arrow.is_nan(values), None, values)
             whole = arrow.all(arrow.equal(arrow.floor(values), values)).as_py()
-            if whole and arrow.max(arrow.abs(values)).as_py() < 2**53:
+            if whole and (arrow.max(arrow.abs(values)).as_py() or 0) < 2**53:
                 values = values.cast(arrow.int64())
         text = values.cast(arrow.string())
     except PredictionsError:

@@ -270,7 +270,7 @@ def _outcomes(
         known=known,
         target=None if target_name is None else first[target_name],
         inputs=None if input_name is None else text_of(first[input_name], input_name),
-        others=lambda: others,
+        others=lambda names=None: others,
         errored=errored,
         account=Account((*read, *unusual), tuple(left)),
     )

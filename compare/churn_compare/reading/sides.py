@@ -46,7 +46,7 @@ from churn_compare.reading.columns import (
     score_of_label,
 )
 from churn_compare.reading.contents import Contents, as_array, as_table, read_contents
-from churn_compare.reading.labels import read_ids
+from churn_compare.reading.labels import cluster_numbers, read_ids
 from churn_compare.reading.scores import (
     ROWS,
     Scores,
@@ -157,15 +157,28 @@ def read_side(
     if (account := side.account) is None:
         return dataclasses.replace(side, notes=notes)
 
-    left = account.columns
+    left, repeats = account.columns, side.repeats
 
-    def others() -> Mapping[str, Any]:
-        found = read_contents(given, choice=lambda names: (left, ())).columns
-        return {name: found[name] for name in left if name in found}
+    def others(names: Collection[str] | None = None) -> Mapping[str, Any]:
+        wanted = [name for name in left if names is None or name in names]
+        if not wanted:
+            return {}
+        found = read_contents(given, choice=lambda _: (wanted, ())).columns
+        found = {name: found[name] for name in wanted if name in found}
+        for column, values in found.items():
+            what = f"column {column}"
+            if repeats is not None:  # rows of several runs, of which one is taken
+                if names is not None:
+                    repeats.check_same(cluster_numbers(values, what), what)
+                found[column] = values.take(repeats.rows[0])
+            elif not hasattr(values, "null_count"):
+                found[column] = as_array(values, what)
+                if names is not None:
+                    _check_length(f"values of {what}", values, side.examples)
+        return found
 
     account = account._replace(read=(*account.read, *contents.read))
-    other = others if account.left_out else dict
-    return dataclasses.replace(side, notes=notes, account=account, others=other)
+    return dataclasses.replace(side, notes=notes, account=account, others=others)
 
 
 def side_names(old: Any, new: Any) -> tuple[str, str]:
@@ -470,7 +483,7 @@ def _side(
     class_names = scores.class_names or class_names
     if class_names is not None and scores.kind != "classes":
         class_names = _checked_names(class_names, values.shape[2])
-    ids = labels = label_names = None
+    ids = labels = label_names = repeats = None
     if roles.id is not None:
         ids = as_ids(columns[roles.id])
         _check_length("ids", ids, examples)
@@ -490,17 +503,17 @@ def _side(
     if roles.run is not None:  # rows of several runs become an axis
         if ids is None:
             raise PredictionsError("a table with a run column must have an id column")
-        found = split_runs(ids, columns[roles.run])
-        if len(found.names) != len(found.rows):
-            raise PredictionsError(f"runs {some(found.names)} must have the same ids")
+        repeats = split_runs(ids, columns[roles.run])
+        if len(repeats.names) != len(repeats.rows):
+            raise PredictionsError(f"runs {some(repeats.names)} must have the same ids")
         if labels is not None:
-            found.check_same(labels, "labels")
-            labels = labels[found.rows[0]]
+            repeats.check_same(labels, "labels")
+            labels = labels[repeats.rows[0]]
         if decided is not None:
-            decided = decided._replace(numbers=decided.numbers[found.rows])
-        values, ids = values[0][found.rows], found.ids
-        if found.names.dtype.kind == "i":
-            runs = tuple(found.names.tolist())
+            decided = decided._replace(numbers=decided.numbers[repeats.rows])
+        values, ids = values[0][repeats.rows], repeats.ids
+        if repeats.names.dtype.kind == "i":
+            runs = tuple(repeats.names.tolist())
     elif ids is not None:
         check_unique(ids)
     decisions = None
@@ -518,6 +531,7 @@ def _side(
         notes=(*scores.notes, *notes),
         account=account,
         decisions=decisions,
+        repeats=repeats,
     )
 
 
