@@ -140,21 +140,6 @@ def as_ids(column: Any) -> np.ndarray:
     return np.asarray(column.to_numpy(zero_copy_only=False), "U")
 
 
-def index_ids(index: Any) -> np.ndarray | None:
-    """Ids of examples from the index of a data frame, if it can be one."""
-    if index is None:
-        return None
-    try:
-        if not hasattr(index, "null_count"):
-            index = arrow.array(np.asarray(index), from_pandas=True)
-        kind = index.type
-        if arrow.types.is_floating(kind) or arrow.types.is_temporal(kind):
-            index = index.cast(arrow.string())
-        return check_unique(as_ids(index))
-    except (arrow.ArrowException, TypeError, ValueError, OverflowError):
-        return None
-
-
 def counts_rows(ids: np.ndarray) -> bool:
     """True if ids count the rows from 0 or 1, like the index of a new data frame."""
     first = ids[0] if len(ids) and ids.dtype.kind == "i" else -1

@@ -33,7 +33,6 @@ class Table:
     labels: np.ndarray | None = None  # `[N]` class numbers, perhaps of unknown classes
     label_names: tuple[str, ...] | None = None  # names, if `labels` are places in it
     runs: tuple[int, ...] = (0,)  # numbers of the runs that did not stop early
-    index: bool = False  # True if the ids are only the index of a data frame
     notes: tuple[str, ...] = ()  # sentences about how the file was read
     account: Account | None = None  # what was read; None for arrays without names
     decisions: np.ndarray | None = None  # `[R, N]` classes decided next to scores

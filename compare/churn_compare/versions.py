@@ -208,10 +208,9 @@ def _labels_of_one(sides: Sequence[Table]) -> Any:
         names = side.class_names
     if names is not None and labels.max(initial=-1) < len(names):
         labels = np.array(names)[labels]  # other versions may have other numbers
-    found = read_labels(
+    return read_labels(
         labels if side.ids is None else {"id": side.ids, "label": labels}
     )
-    return found._replace(index=side.index)
 
 
 def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:

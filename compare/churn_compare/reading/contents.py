@@ -20,7 +20,7 @@ from churn_compare.array_files import (
     check_memory,
     read_npy,
 )
-from churn_compare.example_ids import PredictionsError, counts_rows, index_ids, some
+from churn_compare.example_ids import PredictionsError, as_ids, counts_rows, some
 from churn_compare.reading import arrow, text_tables
 from churn_compare.reading.columns import ID
 from churn_compare.store import INDEX, Predictions, read_shards, shard_folder
@@ -37,6 +37,7 @@ _IN_FOLDER = "predictions.npz"
 _PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
 _KEY = re.compile(r"([^=]+)=(.*)")  # the folder of a partition
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
+_ODD = " that does not just count the rows"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,8 +47,7 @@ class Contents:
     array: np.ndarray | None = None  # an array without a name
     arrays: Mapping[str, np.ndarray] | None = None  # arrays by name
     table: Any = None  # a `pyarrow.Table`
-    # `[N]` index of the data frame that the table is or was; None where it has none
-    index: Any = None
+    index: str = ""  # why rows need ids, where an index says more than their order
     # The Parquet file with the columns of scores that the table does not have yet.
     late: Any = None
     notes: tuple[str, ...] = ()  # sentences that a user should know
@@ -102,7 +102,9 @@ def read_contents(
         arrays = {str(key): value for key, value in given.items()}
         for name, values in arrays.items():
             _refuse_masked(values, name)
-        return Contents(arrays=arrays, index=_index_of_all(arrays))
+            if why := _odd_index(values):
+                raise PredictionsError(f"{name} {why}")
+        return Contents(arrays=arrays)
     if _are_records(given):
         return Contents(table=text_tables.table_of(given))
     given = _as_arrow(given)
@@ -111,14 +113,10 @@ def read_contents(
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
         columns = {str(name): given[name] for name in given.columns}
         text_tables.check_columns([str(name) for name in given.columns])
-        index = _frame_index(given)
-        name = str(getattr(index, "name", ""))
-        if name not in columns and (name == id_column or name.lower() in ID):
-            columns, index = {name: index, **columns}, None
-        found = Contents(table=as_table(columns), index=index)
+        found = Contents(table=as_table(columns), index=_odd_index(given))
         return _without_index(found, id_column)
     found = _of_array(as_array(given, "the values"))
-    return dataclasses.replace(found, index=_frame_index(given))
+    return dataclasses.replace(found, index=_odd_index(given))
 
 
 def _are_records(given: Any) -> bool:
@@ -226,73 +224,44 @@ def check_same_lengths(lengths: Mapping[str, int]) -> None:
 
 
 def _without_index(found: Contents, id_column: str | None) -> Contents:
-    """The table without its index, which is kept separately."""
-    # pandas writes an index as an unnamed first column (CSV), as `__index_level_0__` or
-    # by its name, or as a range in the metadata (Parquet). One of several levels stays.
+    """The table without its index, which must count the rows if there are no ids."""
     if found.table is None:
         return found
-    table, metadata = found.table, found.table.schema.metadata
-    if names := _index_names(table.column_names, metadata, id_column):
-        rest, index = table.drop_columns(names), table.column(names[0])
-        return dataclasses.replace(found, table=rest, index=index)
-    recorded = _recorded_index(metadata)
-    try:
-        index = range(recorded["start"], recorded["stop"], recorded["step"])
-        if len(index) == table.num_rows:
-            return dataclasses.replace(found, index=np.array(index, np.int64))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass  # there is none, or it is damaged
-    return found
+    table, why = found.table, found.index
+    names = _index_names(table.column_names, table.schema.metadata, id_column)
+    for name in names:
+        if not _counts(table.column(name)):
+            why = f"column {name!r} is an index{_ODD}: call it id, or leave it out"
+    return dataclasses.replace(found, table=table.drop_columns(names), index=why)
 
 
 def _index_names(names: list[str], metadata: Any, id_column: str | None) -> list[str]:
-    """Columns that hold an index, the innermost data frame's first."""
-    recorded = _recorded_index(metadata)
-    candidates = (recorded if isinstance(recorded, str) else None, *_INDEX)
-    found = [name for name in candidates if name in names]
-    if names and not names[0].strip():  # pandas writes it each time a file is saved
-        found.append(names[0])
+    """Columns that hold the index of a data frame of pandas."""
+    known = [*_INDEX]
+    with contextlib.suppress(KeyError, TypeError, ValueError, RecursionError):
+        recorded = json.loads((metadata or {})[b"pandas"])["index_columns"]
+        known += recorded if len(recorded) == 1 else []  # several are columns
+    known += [name for name in names[:1] if not name.strip()]  # in a CSV
     ids = (id_column, *ID)
-    return [n for n in dict.fromkeys(found) if n not in ids and n.lower() not in ids]
+    return [n for n in names if n in known and n not in ids and n.lower() not in ids]
 
 
-def _recorded_index(metadata: Any) -> Any:
-    """The only index that pandas recorded: a name, or the facts of a range."""
+def _odd_index(given: Any) -> str:
+    """Why the index of a frame or a series cannot be left out; "" if it can."""
+    index = getattr(given, "index", None)
+    if index is None or callable(index) or not len(index) or _counts(index):
+        return ""
+    return (
+        f"has an index{_ODD}: give it as a column, frame.reset_index(names='id'), or "
+        "leave it out, reset_index(drop=True)"
+    )
+
+
+def _counts(index: Any) -> bool:
     try:
-        columns = json.loads((metadata or {})[b"pandas"])["index_columns"]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    single = isinstance(columns, list) and len(columns) == 1
-    return columns[0] if single and isinstance(columns[0], str | dict) else None
-
-
-def _frame_index(frame: Any) -> Any:
-    """The index of a data frame or series of pandas; other frames have none."""
-    index = getattr(frame, "index", None)
-    return None if callable(index) else index
-
-
-def _index_of_all(columns: Mapping[str, Any]) -> Any:
-    """The index of columns that are all series; None where some are in row order."""
-    found = {
-        name: index_ids(_frame_index(of))
-        for name, of in columns.items()
-        if name not in ("class_names", "meta")
-    }
-    named = {name: index for name, index in found.items() if index is not None}
-    first = next((n for n, index in named.items() if not counts_rows(index)), None)
-    if first is None:
-        return None
-    for other, index in named.items():
-        same = np.array_equal(index, named[first])
-        moved = np.array_equal(np.sort(index), np.sort(named[first]))
-        if not same and (moved or not counts_rows(index)):
-            raise PredictionsError(
-                f"{first} and {other} have different indexes; put them into one data "
-                "frame, or give arrays in one order"
-            )
-    rows = [index is None or counts_rows(index) for index in found.values()]
-    return None if any(rows) else named[first]
+        return counts_rows(as_ids(index))
+    except PredictionsError:
+        return False
 
 
 # Files and folders

@@ -295,16 +295,13 @@ class Rows:
     def __init__(self, old: Table, new: Table, intersect: bool, confirm: Sequence[str]):
         self._intersect, self._confirm = intersect, confirm
         self.notes: list[str] = []
-        old_ids, new_ids = _ids(old, new), _ids(new, old)
+        old_ids, new_ids = old.ids, new.ids
         self._has_ids = old_ids is not None
-        self._index = old.index and new.index
         if (old_ids is None) != (new_ids is None):
             having, lacking = (new, old) if old_ids is None else (old, new)
-            what = "an index" if having.index else "ids"
-            no = "none" if lacking.ids is None else "only numbers of its rows"
             raise PredictionsError(
-                f"{having.name} has {what} and {lacking.name} has {no}; give the ids "
-                f"of {lacking.name}, in the order of its rows"
+                f"{having.name} has ids and {lacking.name} has none; give the ids of "
+                f"{lacking.name}, in the order of its rows"
             )
         if old_ids is None or new_ids is None:
             self._others, self._repeats = old.others(), bool(old.measures)
@@ -324,11 +321,6 @@ class Rows:
             self.notes.append(note)
             self._one_order = True
             return
-        self.notes += [
-            f"{side.name} has no column of ids: its index is taken for them."
-            for side in (old, new)
-            if side.index
-        ]
         found = match_ids(old_ids, new_ids)
         self.ids, self.old, self.new = found.ids, found.rows_a, found.rows_b
         self._one_order = np.array_equal(self.old, self.new)
@@ -391,15 +383,10 @@ class Rows:
     ) -> np.ndarray:
         """The row of each example in a separate file; one it lacks has -1, or goes."""
         ids = separate.ids
-        if ids is not None and separate.index:  # which may only count the rows
-            counts, rows = counts_rows(ids), rows_of(self.ids, ids)
-            identify = self._index or (self._has_ids and not counts)
-            partly = (rows >= 0).any() and not counts
-            ids = ids if identify and ((rows >= 0).all() or partly) else None
         if ids is None:
             self._check_rows(separate, what)
             return self.old
-        if not (self._has_ids or self._index):
+        if not self._has_ids:
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
@@ -439,16 +426,6 @@ class Rows:
         else:
             others = separate.slices or separate.others
             self._check_order(others, f"in the {what}")
-
-
-def _ids(side: Table, other: Table) -> np.ndarray | None:
-    """Ids of a side; None if its index only counts the rows."""
-    if side.ids is None or not side.index or not counts_rows(side.ids):
-        return side.ids
-    if other.ids is None or not other.index or counts_rows(other.ids):
-        return None
-    permuted = np.array_equal(np.sort(other.ids), side.ids)
-    return side.ids if permuted else None
 
 
 def row_order_doubts(

@@ -12,7 +12,6 @@ from churn_compare.example_ids import (
     as_ids,
     check_unique,
     errors_of,
-    index_ids,
     repeated,
     some,
 )
@@ -50,7 +49,6 @@ class ExampleValues(NamedTuple):
     clusters: np.ndarray | None = None  # `[N]` from 0; -1 for an example without one
     column: str = ""  # of the clusters
     left_out: tuple[str, ...] = ()  # columns that are called like predictions
-    index: bool = False  # True if the ids are only the index of a data frame
     others: Mapping[str, Any] = {}  # the columns of the file of labels
 
     @property
@@ -70,10 +68,9 @@ class _Given:
         own = id_column if id_column in self.columns else None
         id_name = find_column(self.columns, ID, own, "id")
         self.others = [name for name in self.columns if name != id_name]
-        self.index = id_name is None
-        self.ids = index_ids(found.index)
-        if id_name is not None:
-            self.ids = as_ids(self.columns[id_name])
+        if id_name is None and found.index:
+            raise PredictionsError(found.index)
+        self.ids = None if id_name is None else as_ids(self.columns[id_name])
 
     def check_lengths(self, columns: Mapping[str, Any]) -> None:
         """Refuses columns and ids of different lengths."""
@@ -104,7 +101,7 @@ class _Given:
                         f"{some(unique[differ])}"
                     )
             ids, columns = unique, {n: of[first] for n, of in columns.items()}
-        return ExampleValues(ids, index=self.index and ids is not None), columns
+        return ExampleValues(ids), columns
 
     def clusters(self, name: str) -> ExampleValues:
         """The clusters in a column."""
@@ -119,7 +116,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         ids = found.ids
         if found.array is not None:
             ids = as_ids(found.array)
-        elif ids is None or (found.index and len(found.others) == 1):
+        elif ids is None:
             ids = as_ids(found.only(ID, None, "id"))
         return check_unique(ids)
 
@@ -156,7 +153,7 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    return ExampleValues(found.ids, labels, index=found.index, others=columns)
+    return ExampleValues(found.ids, labels, others=columns)
 
 
 def read_slices(
@@ -200,7 +197,7 @@ def read_clusters(
         found = _Given(_by_id(given, "cluster"), id_column)
         if found.array is not None:
             numbers = cluster_numbers(found.array, "clusters")
-            return ExampleValues(found.ids, clusters=numbers, index=True)
+            return ExampleValues(found.ids, clusters=numbers)
         if len(found.others) != 1:
             there = some(found.others) or "none"
             raise PredictionsError(f"clusters must be one column; it has {there}")

@@ -13,9 +13,7 @@ import numpy as np
 from churn_compare.example_ids import (
     PredictionsError,
     as_ids,
-    counts_rows,
     errors_of,
-    index_ids,
     repeated,
     some,
     split_runs,
@@ -114,10 +112,8 @@ def read_outcomes(
                 raise PredictionsError("outcomes must be columns with names")
             unusual = (*contents.read, *(of.rstrip(".") for of in contents.notes))
             columns = _columns(contents)
-            if find_column(columns, ID, id_column, "id") is None:
-                ids = index_ids(contents.index)
-                if ids is not None and not counts_rows(ids):  # says more than a row
-                    columns["id"] = arrow.array(ids)
+            if contents.index and find_column(columns, ID, id_column, "id") is None:
+                raise PredictionsError(contents.index)
             names = outcome_columns([*columns])
             kinds = {n: COLUMNS.get(n.strip().lower(), "correct") for n in names}
         if score_columns:

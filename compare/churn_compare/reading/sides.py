@@ -15,7 +15,6 @@ from churn_compare.example_ids import (
     as_ids,
     check_unique,
     errors_of,
-    index_ids,
     repeated,
     some,
     split_runs,
@@ -147,12 +146,12 @@ def read_side(
             else:
                 values = cast(np.ndarray, StoredLogits([side.values], check=check))
                 side = dataclasses.replace(side, values=values)
-        if side.ids is None:
-            index = index_ids(contents.index) if ids is None else None
-            own = index if ids is None else read_ids(ids, id_column)
-            if ids is not None:
-                _check_length("the separate ids", own, side.examples)
-            side = dataclasses.replace(side, ids=own, index=index is not None)
+        if side.ids is None and ids is not None:
+            own = read_ids(ids, id_column)
+            _check_length("the separate ids", own, side.examples)
+            side = dataclasses.replace(side, ids=own)
+        elif side.ids is None and contents.index:
+            raise PredictionsError(contents.index)
     notes = (*contents.notes, *(f"{name}: {note}" for note in side.notes))
     if (account := side.account) is None:
         return dataclasses.replace(side, notes=notes)

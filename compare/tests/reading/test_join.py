@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from churn_compare import join, read_side, scan
+from churn_compare import join, read_side
 from churn_compare.example_ids import as_ids, match_ids, rows_of
+from churn_compare.outcomes import read_outcomes
 from churn_compare.store import PredictionsError
 from tests.failures import fails
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
@@ -99,37 +100,27 @@ def test_ids_beyond_the_precision_of_floats_stay_apart():
     assert rows_of(large[:1], large[1:].astype(np.uint64)).tolist() == [-1]
 
 
-def _frame(form, folder, name, index, columns, order=slice(None)):
-    """A data frame of some rows of `columns`, as pandas keeps or writes it."""
-    columns = {key: np.asarray(values)[order] for key, values in columns.items()}
-    picked = np.asarray(index)[order]
+def _frame(form, folder, index, columns):
+    """A data frame as pandas keeps or writes it."""
     if form == "frame":
-        return Frame(columns, picked)
-    heads = {"csv": "", "unnamed": "Unnamed: 0", "level": "__index_level_0__"}
-    head = heads.get(form, "image")
-    table = pa.table({head: picked, **columns} if form == "csv" else columns)
+        return Frame(columns, index)
+    path = folder / f"{form}.{'csv' if form == 'csv' else 'parquet'}"
     if form == "csv":
-        csv.write_csv(table, folder / f"{name}.csv")
-        return folder / f"{name}.csv"
-    facts = head
-    steps = np.unique(np.diff(picked)) if picked.dtype.kind == "i" else []
-    if form == "range" and len(steps) == 1:
-        start, step = int(picked[0]), int(steps[0])
-        facts = {"kind": "range", "start": start, "step": step}
-        facts["stop"] = start + step * len(picked)
-    else:
-        table = table.append_column(head, pa.array(picked))
-    if form in ("range", "named"):
-        facts = json.dumps({"index_columns": [facts]})
+        csv.write_csv(pa.table({"": index, **columns}), path)
+        return path
+    heads = {"unnamed": "Unnamed: 0", "level": "__index_level_0__", "named": "image"}
+    table = pa.table(columns).append_column(heads[form], pa.array(index))
+    if form == "named":
+        facts = json.dumps({"index_columns": ["image"]})
         table = table.replace_schema_metadata({"pandas": facts})
-    pq.write_table(table, folder / f"{name}.parquet")
-    return folder / f"{name}.parquet"
+    pq.write_table(table, path)
+    return path
 
 
-FORMS = ("frame", "csv", "unnamed", "level", "range", "named")
+FORMS = ("frame", "csv", "unnamed", "level", "named")
 INDEXES = {
-    "default": np.arange(N),
     "split": np.arange(N) * 7 % 60 + 3,
+    "permuted": np.arange(N)[::-1],
     "text": np.array([f"im{i}" for i in range(N)]),
     "days": np.datetime64("2020-01-01", "s") + 86400 * np.arange(N),
 }
@@ -138,50 +129,24 @@ SHARES = {"p_0": np.arange(N) / N, "p_1": 1 - np.arange(N) / N}
 
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("form", FORMS)
-def test_the_index_of_a_data_frame_is_ids(form, index, rng, tmp_path):
-    """Old in order, new in another: the same example has the same class."""
-    index, order = INDEXES[index], rng.permutation(N)[::-1]
-    if form == "csv":
-        index = index.astype(str)
-    frame = functools.partial(_frame, form, tmp_path, index=index, columns=SHARES)
-    for how in (order, np.arange(N)[::-1]):
-        old, new = read_side(frame("old"), "old"), read_side(frame("new", order=how))
-        assert old.class_names is None and old.classes == 2
-        labels = _frame(form, tmp_path, "y", index, {"y": np.arange(N) % 2}, how)
-        slices = _frame(form, tmp_path, "s", index, {"s": np.arange(N)}, how)
-        pair = join(old, new, labels=labels, slices=slices)
-        found = _rows(pair)
-        np.testing.assert_array_equal(found[0], found[1])
-        np.testing.assert_array_equal(pair.labels, found[0] % 2)
-        np.testing.assert_array_equal(pair.slices["s"], found[0].astype(str))
-        assert pair.notes[0] == "old has no column of ids: its index is taken for them."
-
-
-def _rows(pair):
-    """Rows of both sides before they were moved, by their scores."""
-    sides = (pair.old, pair.old_rows), (pair.new, pair.new_rows)
-    shares = (s.values[0, :, 0] if r is None else s.values[0, r, 0] for s, r in sides)
-    return [np.round(N * share).astype(int) for share in shares]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_index_that_counts_rows_is_no_ids(form, tmp_path):
-    index = np.arange(N)
-    old = read_side(_frame(form, tmp_path, "old", index, SHARES), "old")
-    frame = _frame(form, tmp_path, "n", index, SHARES)
-    for new in (SHARES, Frame(SHARES, index + 1), frame):
-        new = read_side(new, "new")
-        pair = join(old, new, labels=Frame({"y": index % 2}, index * 50 + 9))
-        assert "Warning: there are no ids, so" in pair.notes[0]
-        np.testing.assert_array_equal(*_rows(pair))
-        np.testing.assert_array_equal(pair.labels, index % 2)
-        ids = read_side({"id": index[::-1], **SHARES}, "old")
-        refused(r"new has only numbers|new has none", ids, new)
-        other = read_side(Frame(SHARES, index + 4), "old")
-        refused("old has an index and new has", other, new, on_missing="intersect")
-    labelled = read_side({**SHARES, "label": index % 2})
-    note = join(labelled, labelled).notes[0]
-    assert note.endswith("by their rows, in which the labels of both agree.")
+def test_an_index_of_a_frame_that_may_be_ids_is_refused(form, index, tmp_path):
+    frame, index = functools.partial(_frame, form, tmp_path), INDEXES[index]
+    message = "an index that does not just count the rows: (give|call) it"
+    counts = read_side(frame(np.arange(N) + 1, SHARES), "a", kind="probabilities")
+    assert counts.ids is None and counts.class_names is None and counts.classes == 2
+    of = np.arange(N) % 2
+    fails(message, read_side, frame(index, SHARES))
+    fails(message, read_outcomes, frame(index, {"correct": of}))
+    for more in ("labels", "slices", "clusters"):
+        refused(message, counts, counts, **{more: frame(index, {"y": of})})
+        join(counts, counts, **{more: frame(np.arange(N), {"y": of})})
+    given = read_side(frame(index, SHARES), ids=np.arange(N) + 5)
+    assert given.ids.tolist() == [*range(5, N + 5)]
+    ids = {"id": np.arange(N)[::-1]}
+    assert read_side(frame(index, SHARES | ids)).ids.tolist() == ids["id"].tolist()
+    if form == "named" and index.dtype.kind != "M":
+        path = frame(index, SHARES)
+        assert read_side(path, id_column="image").ids.tolist() == as_ids(index).tolist()
 
 
 class Series:
@@ -200,44 +165,17 @@ class Series:
         return Frame({self.name: self._values}, self.index)
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-def test_series_are_joined_by_their_index(mapped, rng):
-    index, labels = INDEXES["text"], np.arange(N) % 2
-
-    def of(name, values):
-        order = rng.permutation(N)
-        series = Series(np.asarray(values)[order], index[order], name)
-        return {name: series} if mapped else series
-
-    old = read_side(of("prediction", np.arange(N)), "old")
-    new = read_side(of("prediction", np.arange(N)), "new")
-    more = {"slices": of("half", labels), "clusters": of("pair", np.arange(N) // 2)}
-    pair = join(old, new, labels=of("label", labels), **more)
-    found = scan(pair)
-    np.testing.assert_array_equal(found.old.predicted, [np.arange(N)])
-    np.testing.assert_array_equal(found.new.predicted, [np.arange(N)])
-    np.testing.assert_array_equal(pair.labels, labels)
-    np.testing.assert_array_equal(pair.slices["half"], labels.astype(str))
-    assert len(set(zip(pair.clusters.tolist(), np.arange(N) // 2))) == 5
-    assert pair.notes[0] == "old has no column of ids: its index is taken for them."
-    few = Series(labels[2:], index[2:])
-    other = Series([*labels[2:], 0, 1], [*index[2:], "x", "y"])
-    for some in (few, other):
-        pair = join(old, new, labels=some)
-        known = pair.some_labels >= 0
-        assert pair.labels is None and known.sum() == N - 2
-        np.testing.assert_array_equal(pair.some_labels[known], labels[known])
-
-
-def test_series_of_one_mapping_have_one_index_or_the_order_of_rows():
-    index = INDEXES["text"]
-    label = Series(np.arange(N), index[::-1])
-    with pytest.raises(PredictionsError, match="prediction and label have different"):
-        read_side({"prediction": Series(np.arange(N), index), "label": label})
-    side = read_side({"prediction": np.arange(N), "label": label})
-    assert side.ids is None
-    side = read_side({"prediction": Series(np.arange(N), np.arange(N)), "label": label})
-    assert side.ids is None
+@pytest.mark.parametrize("index", INDEXES)
+def test_an_index_of_series_that_may_be_ids_is_refused(index):
+    odd, counts = (Series(np.arange(N), of, "y") for of in (INDEXES[index], range(N)))
+    for given in (odd, {"prediction": odd, "id": np.arange(N)}):
+        fails("an index that does not just count .*reset_index", read_side, given)
+    side = read_side({"prediction": counts, "label": counts})
+    message = "^{}: .*has an index that does not just count"
+    for more in ("labels", "slices", "clusters"):
+        for given in (odd, {"y": odd}):
+            refused(message.format(more), side, side, **{more: given})
+    join(side, side, labels=counts, slices=counts, clusters=counts)
 
 
 def test_masked_entries_are_refused():
@@ -254,20 +192,6 @@ def test_masked_entries_are_refused():
                 f"{more}: .* 1 of 9 entries are masked", side, side, **{more: given}
             )
     refused("slices: a: 1 of 9 entries", side, side, slices={"a": part})
-
-
-def test_a_column_of_ids_comes_before_an_index(tmp_path):
-    columns = {"id": np.arange(N)[::-1], "y_pred": np.arange(N)}
-    for form in FORMS:
-        side = read_side(_frame(form, tmp_path, "a", INDEXES["text"], columns))
-        np.testing.assert_array_equal(side.ids, columns["id"])
-        assert not side.index
-    path = _frame("named", tmp_path, "b", INDEXES["text"], {"y_pred": np.arange(N)})
-    assert not read_side(path, id_column="image").index
-    given = read_side(path, ids=np.arange(N))
-    np.testing.assert_array_equal(given.ids, np.arange(N))
-    doubled = Frame({"y_pred": np.arange(N)}, np.arange(N) // 2)
-    assert read_side(doubled).ids is None
 
 
 def test_missing_ids_are_counted_and_may_be_left_out():
@@ -295,6 +219,9 @@ def test_ids_in_composed_and_decomposed_letters_are_equal():
 
 
 def test_sides_must_match_without_ids():
+    labelled = read_side({**SHARES, "label": np.arange(N) % 2})
+    note = join(labelled, labelled).notes[0]
+    assert note.endswith("by their rows, in which the labels of both agree.")
     ids = scores_of("a", ids=np.arange(N))
     refused("a has ids and b has none; give the ids", ids, scores_of("b"))
     few = scores_of("b", N=8)

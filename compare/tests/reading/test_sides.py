@@ -616,7 +616,7 @@ def test_headers_that_look_odd_are_read(tmp_path):
     """Names that are numbers, words that stand below them, and 200,000 classes."""
     wide = ",".join(f"p_{i}" for i in range(200_000))
     for text, more in (
-        (",0,1\na,1,0\nb,0,1\n", {"kind": "logits"}),  # pandas, with an index
+        (",0,1\n0,1,0\n1,0,1\n", {"kind": "logits"}),  # pandas, with an index
         ("0,1\n0.5,1\n1,0\n", {"kind": "logits"}),
         ("id,spam\na,spam\nb,ham\n", {"prediction_column": "spam"}),
         (f"{wide}\n" + ("0.000005," * 200_000)[:-1] + "\n", {}),
