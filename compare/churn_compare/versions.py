@@ -249,8 +249,8 @@ def find_versions(
 ) -> VersionFiles:
     """The versions in a folder."""
     # A version is a file of predictions, or a folder with `predictions.npz` (or another
-    # ending), the `index.json` of shards, a folder `predictions` of shards, or a folder
-    # of the parts of a table. In a study's folder the versions are its rows.
+    # ending), the `index.json` of shards, or a folder `predictions` of shards. In a
+    # study's folder the versions are its rows.
     folder = Path(folder)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -310,7 +310,7 @@ def _predictions_of(entry: Path) -> Path | None:
     if not entry.is_dir():
         return None
     paths = [entry / f"{PREDICTIONS}{ending}" for ending in ENDINGS]
-    there = [p for p in paths if p.is_file() or (p.is_dir() and parts_of(p))]
+    there = [path for path in paths if path.exists()]
     shards = entry / PREDICTIONS
     there += [shards] if (shards / INDEX).is_file() else []
     if len(there) > 1:
@@ -318,13 +318,13 @@ def _predictions_of(entry: Path) -> Path | None:
             f"{entry}: both {there[0].name} and {there[1].name} are there; only one "
             "can be the version's predictions"
         )
-    if (entry / INDEX).is_file() or parts_of(entry):
+    if (entry / INDEX).is_file() or parts_of(entry):  # which are refused
         return entry
     return there[0] if there else None
 
 
 def _stem(path: Path) -> str:
-    """The name without an ending; also folders of parts are called `v1.parquet`."""
+    """The name without an ending."""
     lengths = [len(end) for end in ENDINGS if path.name.lower().endswith(end)]
     return path.name[: len(path.name) - max(lengths, default=0)]
 

@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import re
-import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +33,6 @@ _JSON = (".json", ".json.gz")  # also reports and settings: no versions in a fol
 _IN_FOLDER = "predictions.npz"
 # Of Spark, Dask, DuckDB, Hugging Face and BigQuery.
 _PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
-_KEY = re.compile(r"([^=]+)=(.*)")  # the folder of a partition
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 _ODD = " that does not just count the rows"
 
@@ -274,12 +271,7 @@ def _read_file(path: Path, choice: Choice, id_column: str | None) -> Contents:
             if (shards / INDEX).is_file() and (shards is path or not inside.is_file()):
                 return Contents(arrays=vars(read_shards(shards)))
         if not inside.is_file():
-            if parts := parts_of(path):
-                return _read_parts(parts, path, choice, id_column)
-            raise PredictionsError(
-                f"is a folder without {_IN_FOLDER}, {INDEX} or parts of a table "
-                "(part-*.parquet)"
-            )
+            raise PredictionsError(_not_one_table(path))
         path = inside
     if not path.is_file():
         what = "is not a file" if path.exists() else "there is no such file"
@@ -325,19 +317,15 @@ def _read_table(path: Path, choice: Choice, id_column: str | None) -> Contents:
 
 def parts_of(folder: Path) -> list[Path]:
     """The files that make one table, as Spark writes them; none in other folders."""
-    if (folder / "_delta_log").is_dir():
-        raise PredictionsError(
-            "is a Delta table, whose files hold rows that were deleted, too; write its "
-            "current version as Parquet"
-        )
     found, marked = [], (folder / "_SUCCESS").is_file()
     for path in sorted(folder.iterdir()):
         name = path.name.lower()
         if name.startswith((".", "_")):
             continue
-        if path.is_dir() and _KEY.fullmatch(path.name):
-            found += parts_of(path) or sorted(filter(_is_table, path.iterdir()))
-        elif path.is_file() and _is_table(path):
+        if path.is_dir() and "=" in name:  # a partition
+            tables = [of for of in path.iterdir() if of.name.lower().endswith(_TABLES)]
+            found += parts_of(path) or tables
+        elif path.is_file() and name.endswith((*_TABLES, *_JSON)):
             if marked or _PART.fullmatch(name):
                 found.append(path)
             elif not name.endswith(_JSON):  # Hugging Face describes a data set so
@@ -345,49 +333,20 @@ def parts_of(folder: Path) -> list[Path]:
     return found
 
 
-def _is_table(path: Path) -> bool:
-    name = path.name.lower()
-    return not name.startswith((".", "_")) and name.endswith((*_TABLES, *_JSON))
-
-
-def _read_parts(
-    parts: list[Path], folder: Path, choice: Choice, id_column: str | None
-) -> Contents:
-    """One table of several files; folders `key=value` are columns."""
-    tables, found = [], Contents()
-    folders = (of for path in parts for of in path.relative_to(folder).parts[:-1])
-    keys = tuple(place.split("=", 1)[0] for place in folders)
-    once = functools.cache(lambda names: choice([*dict.fromkeys(names + keys)]))
-
-    def chosen(names: list[str]) -> tuple[Collection[str], Collection[str]]:
-        columns, scores = once(tuple(names))
-        return columns, scores if text else ()  # nothing is left for later
-
-    for path in parts:
-        if not path.stat().st_size:
-            continue  # a partition without rows
-        try:
-            text = path.name.lower().endswith(_TEXT)
-            found = _read_table(path, chosen, id_column)
-        except (PredictionsError, ArrayFileError, arrow.ArrowException) as error:
-            raise PredictionsError(f"{path.relative_to(folder)}: {error}") from error
-        table = found.table
-        for place in path.relative_to(folder).parts[:-1]:
-            key, value = place.split("=", 1)
-            if key not in table.column_names:  # polars writes them into the parts, too
-                values = arrow.array([urllib.parse.unquote(value)] * table.num_rows)
-                table = table.append_column(key, values)
-        if tables and {*table.column_names} != {*tables[0].column_names}:
-            raise PredictionsError(
-                f"the parts {parts[0].name} and {path.name} have other columns, "
-                f"{some(tables[0].column_names)} and {some(table.column_names)}"
-            )
-        tables.append(table.replace_schema_metadata())
-    if not tables:
-        raise PredictionsError("all parts are empty")
-    read = (f"{len(tables)} parts of one table", *found.read)
-    table = arrow.concat_tables(tables, promote_options="permissive")
-    return Contents(table=table, read=read)
+def _not_one_table(folder: Path) -> str:
+    """Why a folder is not predictions, and how to merge the parts of a table."""
+    if not (parts := parts_of(folder)):
+        return f"is a folder without {_IN_FOLDER} or {INDEX}"
+    said = f"is a folder of {len(parts)} parts of one table"
+    if (folder / "_delta_log").is_dir():  # whose files have deleted rows, too
+        return f"{said}, a Delta table: write its current version as one file"
+    kinds = ("parquet", "feather", "arrow", "json")
+    kind = next((of for of in kinds if of in parts[0].name.lower()), "csv")
+    return (
+        f"{said}: merge them, with pyarrow.parquet as pq and pyarrow.dataset as ds, by "
+        f"pq.write_table(ds.dataset({str(folder)!r}, format={kind!r}, "
+        "partitioning='hive').to_table(), 'merged.parquet')"
+    )
 
 
 def column_names(given: Any) -> list[str]:
@@ -409,10 +368,6 @@ def column_names(given: Any) -> list[str]:
 def _names_in(path: Path) -> list[str]:
     name = path.name.lower()
     try:
-        if path.is_dir():
-            inside = any((path / name).is_file() for name in (INDEX, _IN_FOLDER))
-            parts = [] if inside else [p for p in parts_of(path) if p.stat().st_size]
-            return _names_in(parts[0]) if parts else []
         if not path.is_file() or not path.stat().st_size:
             return []
         if name.endswith(_TEXT):

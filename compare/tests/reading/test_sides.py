@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import dataset
 
 from churn_compare import array_files
 from churn_compare.reading.outcomes import read_outcomes
@@ -87,20 +88,6 @@ def _arrow(path, writer):
     return path
 
 
-def _parts(folder, ending, keys=("", "")):
-    """As Spark writes them: with checksums, a mark, and perhaps folders of keys."""
-    folder.mkdir()
-    (folder / "_SUCCESS").touch()
-    columns = _columns(LOGITS, "logit_")
-    for number, (rows, key) in enumerate(zip((slice(0, 9), slice(9, None)), keys)):
-        (folder / key).mkdir(exist_ok=True)
-        part = folder / key / f"part-{number:05d}-c000{ending}"
-        _write(part, {name: of[rows] for name, of in columns.items()})
-        part.with_name(f".{part.name}.crc").write_bytes(b"crc")
-    (folder / f"part-00002-c000{ending}").touch()  # a partition without rows
-    return folder
-
-
 RECORDS = pa.table(_columns(LOGITS, "logit_")).to_pylist()
 LINES = "\n".join(map(json.dumps, RECORDS))
 IN_COLUMNS = {n: {str(i): row[n] for i, row in enumerate(RECORDS)} for n in RECORDS[0]}
@@ -135,9 +122,6 @@ WITH_IDS = {  # what to give to `read_side`, written into a folder
     "json split": lambda d: _json(d / "p.json.gz", json.dumps(SPLIT)),
     "feather": lambda d: _arrow(d / "p.feather", pa.ipc.new_file),
     "arrow": lambda d: _arrow(d / "p.arrow", pa.ipc.new_stream),
-    "spark parquet": lambda d: _parts(d / "p.parquet", ".snappy.parquet"),
-    "spark csv": lambda d: _parts(d / "p", ".csv.gz"),
-    "spark json": lambda d: _parts(d / "p", ".json"),
     "comments": lambda d: _text(d / "p.csv", ",", start="# v1\n#\n# a, b\n"),
     "single quotes": lambda d: _json(d / "p.csv", _quoted(_text(d / "a.csv", ","))),
     "packed csv": lambda d: _text(d / "p.csv.gz", ",").rename(d / "p.csv"),
@@ -628,10 +612,6 @@ def test_headers_that_look_odd_are_read(tmp_path):
 def test_accounts_say_how_a_file_is_written(tmp_path):
     side = read_side(_text(tmp_path / "a.csv", ";", ","))
     assert side.account.read[-2:] == ("separated by semicolons", "with decimal commas")
-    keys = ("part=1", "part=2")
-    side = read_side(_parts(tmp_path / "b", ".csv", keys))
-    assert "2 parts of one table" in side.account.read
-    assert "part" in side.account.left_out
     path = tmp_path / "c.csv"
     path.write_text('id;score;set\na;"1,5";"1,2"\nb;3;"2,4"\n')
     found = read_outcomes(path)
@@ -640,18 +620,27 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     assert found.account.read[-1] == "with decimal commas"
 
 
-def test_partitions_are_columns_and_parts_have_the_same(tmp_path):
-    for label in (0, 1):
-        (tmp_path / f"label={label}").mkdir()
-        part = tmp_path / f"label={label}" / "data.parquet"
-        columns = {"id": [label], "prediction": [1], "label": [label]}
-        pq.write_table(pa.table(columns), part)  # polars writes the keys, too
-    side = read_side(tmp_path)
-    assert (side.ids.tolist(), side.labels.tolist()) == ([0, 1], [0, 1])
-    pq.write_table(pa.table({"id": [5], "predicted": [1]}), part)
-    _refused(tmp_path, "the parts data.parquet and data.parquet have other columns, id")
-    (tmp_path / "_delta_log").mkdir()
-    _refused(tmp_path, "is a Delta table, whose files hold rows that were deleted")
+@pytest.mark.parametrize("ending", [".snappy.parquet", ".csv.gz", ".json"])
+def test_parts_of_one_table_are_refused_with_the_line_that_merges_them(
+    ending, tmp_path
+):
+    folder, columns = tmp_path / "p.parquet", _columns(LOGITS, "logit_")
+    for day, rows in enumerate((slice(0, 9), slice(9, None))):
+        part = folder / f"day={day}" / f"part-0000{day}-c000{ending}"
+        part.parent.mkdir(parents=True)
+        _write(part, {name: of[rows] for name, of in columns.items()})
+    (folder / "_SUCCESS").touch()
+    with pytest.raises(PredictionsError, match="is a folder of 2 parts of") as error:
+        read_side(folder)
+    line = re.search(r"pq\.write_table\(.*\)$", str(error.value))
+    merged = str(tmp_path / "merged.parquet")
+    exec(line[0].replace("merged.parquet", merged), {"pq": pq, "ds": dataset})
+    side = read_side(merged)
+    np.testing.assert_array_equal(side.ids, IDS)
+    np.testing.assert_array_equal(side.values[0], LOGITS)
+    assert side.account.left_out == ("day",)
+    (folder / "_delta_log").mkdir()
+    _refused(folder, "2 parts of one table, a Delta table: write its current version")
 
 
 def test_what_is_not_there_is_said(tmp_path):
