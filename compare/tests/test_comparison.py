@@ -223,6 +223,10 @@ def test_columns_that_options_use_count_as_read():
     )
     with pytest.raises(ValueError, match="column class cannot group"):
         compare(table, table, by=["class"], **options)
+    named = compare(
+        table | {"part (a)": table["part"]}, table, by=["part (a)"], **options
+    )
+    assert [group.examples for group in named.groups[-2:]] == [2, 2]
     found = compare(table, table | {"part": [*"aabb"]}, by=["part"], **options)
     assert "for 2 of 4 examples; that of old is taken" in str(found.notes)
 

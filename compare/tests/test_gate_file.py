@@ -169,6 +169,8 @@ def compared(*waivers, **options):
 
 def test_waived_flips_do_not_count_for_gates_on_negative_flips():
     found = compared(Waiver("3", "bad label", LATER), Waiver("5", "known", TODAY))
+    padded = compared(Waiver(" 3", "bad label", LATER), Waiver("5 ", "known", TODAY))
+    assert vars(padded.waived.rate) == vars(found.waived.rate)
     assert found["negative_flip_rate"].value == 0.1
     assert found.waived.rate.value == pytest.approx(0.08)
     assert (found.waived.flips, found.waived.all_flips) == (2, 10)

@@ -14,11 +14,12 @@ class Account(NamedTuple):
     # Roles and their columns, such as "id" or "prediction (column pred)".
     read: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # columns, rows or measures that no number uses
+    names: tuple[str, ...] = ()  # of columns in `left_out`, which may say why, too
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of what is left out."""
-        return tuple(of.partition(" (")[0] for of in self.left_out)
+        return self.names or tuple(of.partition(" (")[0] for of in self.left_out)
 
     def using(self, columns: Mapping[str, str]) -> "Account":
         """The account where an option has read columns: name to what for."""

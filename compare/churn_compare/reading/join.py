@@ -143,9 +143,9 @@ def join(
     groupings = {}
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
-    groupings |= {name: columns[name] for name in by}
-    for name in by if not old.measures else ():
-        as_slices(columns[name], f"column {name}")  # which are few
+    for name in by:
+        of = columns[name]
+        groupings[name] = of if old.measures else as_slices(of, f"column {name}")
     fields: dict[str, Any] = {}
     doubts: list = []
     if old.measures:

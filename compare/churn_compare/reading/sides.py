@@ -456,8 +456,9 @@ def _account(
         if isinstance(roles.scores, str) and plain(roles.scores) != scores.kind:
             of_classes += f" ({what} {roles.scores})"
         read.append(of_classes)
-    left = [f"{n} ({said[n]})" if n in said else n for n in names if n not in used]
-    return Account((*read, *of("run", roles.run)), tuple(left))
+    left = tuple(name for name in names if name not in used)
+    said_left = tuple(f"{n} ({said[n]})" if n in said else n for n in left)
+    return Account((*read, *of("run", roles.run)), said_left, left)
 
 
 def _side(
