@@ -120,7 +120,7 @@ def join(
             notes.append("Ids count the rows: both files must keep the same order.")
     truth, drawn = None, None
     if labels is not None:
-        separate = read_labels(labels, id_column, label_column)
+        separate: Any = read_labels(labels, id_column, label_column)
         truth = separate.labels
         drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
         of = rows.rows_in(separate, "labels", drop=drop)
@@ -135,7 +135,7 @@ def join(
         groups = cluster_numbers(columns[clusters], clusters)
         cluster_column = clusters
     elif clusters is not None:
-        found = read_clusters(clusters, slices, id_column)
+        found: Any = read_clusters(clusters, slices, id_column)
         slices = without_clusters(slices, found, id_column)
         places = rows.rows_in(found, "clusters")
         groups = np.append(found.clusters, NO_CLUSTER)[places]
