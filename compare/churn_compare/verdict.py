@@ -117,12 +117,12 @@ def _floor(found: Any) -> Iterator[str]:
     if runs := found.of_runs:
         share = found.kind in ("correct", "answer", "label")
         scale, unit = (100, " %") if share else (1, "")
-        least, most = (f"{scale * end:.4g}" for end in (min(runs), max(runs)))
+        least, most = (f"{scale * end:#.4g}" for end in (min(runs), max(runs)))
         spread = f"{scale * statistics.stdev(runs):.2g}{' points' if share else ''}"
         what = "The mean error" if found.kind == "value" else "The mean"
         yield (
             f"{'Accuracy' if share else what} is "
-            f"{scale * statistics.fmean(runs):.4g}{unit}, from {least} to "
+            f"{scale * statistics.fmean(runs):#.4g}{unit}, from {least} to "
             f"{most}{unit} over runs (standard deviation {spread})."
         )
     yield "An update with no more churn is indistinguishable from another run."

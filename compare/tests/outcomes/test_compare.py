@@ -496,7 +496,9 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(tmp_path, capsys):
     words = ["--noise", *map(str, paths), "--html", str(page)]
     assert main(words) == 0 and "<h2>The runs</h2>" in page.read_text()
     said = " ".join(capsys.readouterr().out.split())
-    assert "Two of 3 runs differ on" in said and "standard deviation" in said
+    ends = [f"{100 * end:.2f}" for end in (min(found.of_runs), max(found.of_runs))]
+    assert f"from {ends[0]} to {ends[1]} % over runs (standard deviation" in said
+    assert "Two of 3 runs differ on" in said
     assert main(["--noise", str(paths[0])]) == 2
     assert "there is one" in capsys.readouterr().err
     assert main(["--noise", *map(str, paths), "--by", "x"]) == 2
