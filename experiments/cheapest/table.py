@@ -79,7 +79,8 @@ def lines_of(folder: Path) -> list[Line]:
     config = read_study(folder).config
     updates = folder / "updates.csv"
     old = "old" if updates.exists() else ""
-    table, found = _rows(folder / "table.csv"), []
+    table = [row for row in _rows(folder / "table.csv") if row["churn"]]  # finished
+    found: list[Line] = []
     sizes, averaged = _sizes(config, table), {row["method"] for row in table}
     for row in _rows(updates) if old else table:
         if not old and f"{row['method']}_ema" in averaged:

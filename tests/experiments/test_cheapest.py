@@ -1,6 +1,7 @@
 """The table of costs: who is trained for a release, the front, the settings chosen."""
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
@@ -92,6 +93,9 @@ def test_a_table_and_choices_of_trained_studies(tmp_path):
     assert found["entropy"][0] == f"entropy_{('0_1', '0_5')[found['entropy'][1]]}"
     churn = {name: value for name, _, value, _ in table.choices(folders[1])}
     assert set(table.chosen(folders[1])) == {"bcwi", "limit"} and "none" in churn
+    shutil.rmtree(folders[0] / "methods" / "entropy_0_5")  # a study that was stopped
+    write(folders[0])
+    assert "entropy_0_5" not in {line["row"] for line in table.lines_of(folders[0])}
 
 
 @pytest.mark.slow
