@@ -107,12 +107,10 @@ def _resized(image, crop: Crop, width: int, height: int, size: int) -> np.ndarra
     x, y = image.size[0] / width, image.size[1] / height
     left, upper, right, lower, flip = crop
     # Not beyond the last pixel by a rounding error.
-    box = (
-        left * x,
-        upper * y,
-        min(right * x, image.size[0]),
-        min(lower * y, image.size[1]),
-    )
+    ends = min(right * x, image.size[0]), min(lower * y, image.size[1])
+    box = (left * x, upper * y, *ends)
+    if image.mode in ("I", "F") or image.mode.startswith("I;"):  # 256 would be white
+        raise ValueError(f"it has more than 8 bits a pixel, mode {image.mode}")
     if image.mode not in ("RGB", "L"):
         # Resampling a palette would mix numbers of colours, not colours. A palette may
         # have a transparent colour, which Pillow keeps only by way of RGBA.

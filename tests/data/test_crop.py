@@ -143,9 +143,12 @@ def test_a_crop_is_mirrored_after_it_is_cut_and_pixels_are_cut_as_files_are():
     assert resize_crop(grey[..., None], box, 10).shape == (10, 10, 3)
 
 
+DEEP = encode(Image.fromarray(np.full((9, 9), 700, np.uint16)), "PNG")
+
+
 @pytest.mark.parametrize(
-    "encoded", [b"", b"not an image", encode(picture(64, 64))[:400]]
+    "encoded", [b"", b"not an image", encode(picture(64, 64))[:400], DEEP]
 )
-def test_what_is_not_an_image_is_an_oserror(encoded):
+def test_what_is_not_an_image_of_8_bits_is_an_oserror(encoded):
     with pytest.raises(OSError):
         decode_crop(encoded, whole, 8)
