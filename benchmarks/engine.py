@@ -76,9 +76,8 @@ def untrained(network, dataset, members: int, **train: Any) -> Any:
     run, session = open_engine(network, dataset, method, **train)
     pairs = zip(session.best.params, session.best.model_state)
     variables = tuple({**fetch(s), "params": fetch(p)} for p, s in pairs)
-    return SimpleNamespace(
-        run=run, identity="{}", stopped=(), teacher_variables=lambda: variables
-    )
+    host = {"identity": "{}", "stopped": (), "teacher_variables": lambda: variables}
+    return SimpleNamespace(run=run, program=session.program, **host)
 
 
 def stepper(run: Run, session, updates: int, launches: int = 1) -> Measure:

@@ -41,7 +41,9 @@ def check_run(run: Run, dataset) -> None:
     train = dataset.train
     for name in ("train", "validation"):
         labels = np.asarray(getattr(dataset, name).labels)
-        if len(labels) and not 0 <= labels.min() <= labels.max() < dataset.num_classes:
+        if not len(labels):
+            raise ValueError(f"{run.name}: there are no {name} examples; hold some out")
+        if not 0 <= labels.min() <= labels.max() < dataset.num_classes:
             raise ValueError(
                 f"{run.name}: {name} labels must lie in 0..{dataset.num_classes - 1}; "
                 f"got {labels.min()} to {labels.max()}"

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from churn_compare.store import PredictionsError, ShardWriter, write_index, write_order
 from churn_jax.data.augment import normalize
 from churn_jax.data.records import StreamedSplit
-from churn_jax.data.splits import Split
+from churn_jax.data.splits import Split, check_layout
 from churn_jax.ensembles import mapping as slots
 from churn_jax.methods import deploy
 from churn_jax.methods.base import Deployment
@@ -88,6 +88,7 @@ def placed(
     if isinstance(examples, StreamedSplit):
         return examples
     images = examples.images if isinstance(examples, Split) else examples
+    check_layout("images", images)
     return replicate(flat_examples(images, program.example_shape), program.mesh)
 
 

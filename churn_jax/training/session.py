@@ -117,10 +117,7 @@ def open_session(
         moments = plain_numbers(mean), plain_numbers(std)
         session = _of_networks(run, dataset, as_teachers(teacher), start, *moments)
     elif teacher is not None or start is not None:
-        raise ValueError(
-            f"{run.name}: a click model learns without a teacher, from weights of its "
-            "own"
-        )
+        raise ValueError(f"{run.name}: a click model learns without a teacher or start")
     else:
         session = _of_clicks(run, dataset)
     notes = [*(g.network.note for g in run.groups)]
@@ -142,6 +139,17 @@ def _of_networks(
     for trained in teachers.trained if teachers is not None else ():
         trained.run.method.check_teaches(run.name)
         check_teacher_classes(run, trained.run, example, dataset.num_classes)
+        if (replicas := trained.run.config.replicas) != config.replicas:
+            raise ValueError(
+                f"{run.name} has {config.replicas} replicas, which {trained.run.name} "
+                f"teaches one by one; it has {replicas}"
+            )
+        own = (trained.program.mean, trained.program.std)
+        if teachers.cached is None and own != (mean, std):
+            raise ValueError(
+                f"{run.name} and its teacher {trained.run.name} must normalise pixels "
+                f"alike; got mean and std {(mean, std)} and {own}"
+            )
     cached = None if teachers is None else teachers.cached
     if cached is not None and cached.shape[2] != len(train.labels):
         raise ValueError(
@@ -258,9 +266,7 @@ def epoch_inputs(run: Run, num_examples: int, program: Program):
     keys = [config.seeds.keys(factor, numbers) for factor in ("order", "sample")]
     order_of = _order_of(num_examples, config.sample, replicas)
     given = replica_inputs(run, program)
-    return lambda epoch: dataclasses.replace(
-        given, order=order_of(*keys, np.int32(epoch))
-    )
+    return lambda epoch: given.replace(order=order_of(*keys, np.int32(epoch)))
 
 
 def replica_inputs(run: Run, program: Program, order: Any = ()) -> ReplicaInputs:
@@ -292,8 +298,7 @@ def _order_of(num_examples, sample, sharding):
     def order_of(ordered, sampled, epoch):
         return epoch_order(ordered, draw_sample(sampled, num_examples, sample), epoch)
 
-    quick = compilation()
-    return jax.jit(order_of, out_shardings=sharding, compiler_options=quick)
+    return jax.jit(order_of, out_shardings=sharding, compiler_options=compilation())
 
 
 def _restore(session: Session, directory: Path) -> list[str]:

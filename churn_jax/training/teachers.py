@@ -37,8 +37,6 @@ class Teachers:
             (offline); the teacher is not run then, and may be unknown. None runs it in
             every update.
         targets: what the cached logits are if not the members' own, for the identity.
-        repeats: how often the R replicas are repeated, one set after another: every
-            point of a sweep has the same teachers.
     """
 
     teacher: "Trained | None" = None
@@ -48,7 +46,6 @@ class Teachers:
     temperatures: np.ndarray | None = None
     cached: np.ndarray | None = None
     targets: str = ""
-    repeats: int = 1
 
     def __post_init__(self):
         """Refuses combinations that cannot teach."""
@@ -102,7 +99,7 @@ class Teachers:
                 cooled = zip(own, self._temperatures(), strict=True)
                 own = [{**v, "temperature": t} for v, t in cooled]
         old = [v for trained in self.old for v in trained.teacher_variables()]
-        return repeated((*own, *old), self.repeats)
+        return (*own, *old)
 
     def _temperatures(self) -> list[np.ndarray]:
         """One `[R, S, K]` per group: S networks that yield K members each."""
@@ -138,15 +135,6 @@ class Teachers:
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
-
-
-def repeated(tree: PyTree, times: int) -> PyTree:
-    """Host arrays `[R, ...]` so many times, one set of replicas after another."""
-    if times == 1:
-        return tree
-    return jax.tree.map(
-        lambda leaf: np.tile(leaf, (times,) + (1,) * (np.ndim(leaf) - 1)), tree
-    )
 
 
 def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:
@@ -211,9 +199,7 @@ class Teacher:
         been done to them since.
         """
         if not self.size:
-            raise ValueError(
-                "there is no teacher, only old models; call teacher.old(images)"
-            )
+            raise ValueError("there is no teacher, only old models: call .old(images)")
         if self.program.cached:
             table = self.variables[0]["logits"]
             if self.rows is None:

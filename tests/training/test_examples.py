@@ -15,6 +15,8 @@ from churn_jax.methods import ERM, EnsembleDistillation
 from churn_jax.models import MLP, create
 from churn_jax.training import MeshShape, Seeds, train
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
+from churn_jax.training.predictions import placed
+from churn_jax.training.session import open_session
 from tests.refusals import refusals
 from tests.training import tiny
 from tests.training.tiny_texts import Bag
@@ -160,6 +162,8 @@ def test_channels_first_are_refused():
     data = with_images(lambda images: images.transpose(0, 3, 1, 2))
     with pytest.raises(ValueError, match=r"tiny: .* channels last"):
         check_run(tiny.make_run(ERM(), network=from_linen(Convolved())), data)
+    with pytest.raises(ValueError, match=r"images: .* channels last"):
+        placed(data.test.images, None)
 
 
 def test_labels_that_are_no_classes_are_refused():
@@ -180,13 +184,17 @@ def test_teachers_of_some_classes_say_which():
     check_teacher_classes(student, known, example, tiny.CLASSES)
     with pytest.raises(ValueError, match="tiny: its teacher linear returns 7 logits"):
         tiny.session_of(student, taught_by=tiny.teacher(2, network=one_layer(7)))
+    with pytest.raises(ValueError, match=r"alike; .* \(0.0, 1.0\) and \(0.5, 0.25\)"):
+        open_session(student, tiny.dataset(), teacher=tiny.teacher(2))
+    with pytest.raises(ValueError, match=r"has 4 replicas, which teacher .* has 2"):
+        tiny.session_of(student, taught_by=tiny.teacher(2, replicas=2))
 
 
-def test_an_empty_validation_split_has_no_labels_to_check():
+def test_an_empty_validation_split_is_refused():
     data = tiny.dataset()
-    none = Split(data.train.images[:0], data.train.labels[:0], data.train.ids[:0])
-    empty = Dataset("tiny", data.train, none, data.test, tiny.CLASSES, "tiny")
-    check_run(tiny.make_run(ERM()), empty)
+    empty = dataclasses.replace(data, validation=data.train.take(slice(0)))
+    with pytest.raises(ValueError, match="tiny: there are no validation examples"):
+        check_run(tiny.make_run(ERM()), empty)
 
 
 # Token ids: what is refused; `tests/studies/test_text_study.py` trains on them.

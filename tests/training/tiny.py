@@ -36,6 +36,7 @@ from churn_jax.training.step import make_step
 EXAMPLES, BATCH, CLASSES = 64, 16, 5
 STEPS_PER_EPOCH = EXAMPLES // BATCH
 ONE = MeshShape()
+MOMENTS = {"mean": 0.5, "std": 0.25}
 EVENT = "/jax/core/compile/backend_compile_duration"
 
 
@@ -174,7 +175,8 @@ def teacher(networks: int, replicas: int = 4, network=SLIM):
         stream=0,
     )
     host = jax.device_get(drawn(run, jnp.zeros((1, 8, 8, 1))))
-    return SimpleNamespace(run=run, identity="{}", teacher_variables=lambda: host)
+    parts = {"identity": "{}", "teacher_variables": lambda: host}
+    return SimpleNamespace(run=run, program=SimpleNamespace(**MOMENTS), **parts)
 
 
 def drawn(run, example, mesh=ONE):
@@ -203,9 +205,7 @@ def make_run(method: Method, *, network=SLIM, **options) -> Run:
 
 def session_of(run: Run, *, taught_by=None) -> Session:
     """The run's set-up, as the loop makes it."""
-    return open_session(
-        run, dataset(), directory=None, teacher=taught_by, mean=0.5, std=0.25
-    )
+    return open_session(run, dataset(), teacher=taught_by, **MOMENTS)
 
 
 @dataclasses.dataclass
