@@ -337,10 +337,9 @@ def check_ids(where: str, ids, count: int) -> np.ndarray:
     except PredictionsError as error:  # they could not be stored with predictions
         raise DataError(f"{where}: {error}") from error
     if len(unique) < count:
-        example = unique[np.argmax(counts > 1)].item()
         raise DataError(
             f"{where}: ids must be unique; {count - len(unique)} of {count} repeat "
-            f"another, for example {example!r}"
+            f"another, for example {unique[np.argmax(counts > 1)].item()!r}"
         )
     return ids
 
@@ -384,8 +383,7 @@ def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> in
 
 def check_train_size(size: Any) -> None:
     """Refuses what is neither None nor a positive count."""
-    whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
-    if size is not None and not (whole and size > 0):
+    if size is not None and (np.asarray(size).dtype.kind not in "iu" or size < 1):
         raise DataError(f"train_size must be a positive count; got {size!r}")
 
 
