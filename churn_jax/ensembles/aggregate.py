@@ -1,6 +1,7 @@
 """One prediction of several members' logits, and one model of several's weights."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -111,7 +112,8 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
     """
     if jax.tree.structure(new) != jax.tree.structure(old):
         raise ValueError("old and new weights are different trees")
-    if jnp.shape(share) or not (isinstance(share, jax.core.Tracer) or 0 <= share <= 1):
+    known: Any = 0 if isinstance(share, jax.core.Tracer) else share
+    if jnp.shape(share) or not 0 <= known <= 1:
         raise ValueError(f"share must be one number, from 0 to 1; got {share}")
 
     def mix(a, b):

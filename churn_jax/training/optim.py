@@ -145,7 +145,7 @@ class Optimizer:
         own = optax.chain(*parts)
         return optax.GradientTransformation(
             lambda params: own.init(in_float32(params)),
-            lambda g, state, p: own.update(in_float32(g), state, in_float32(p)),
+            lambda g, state, p=None: own.update(in_float32(g), state, in_float32(p)),
         )
 
 

@@ -289,9 +289,7 @@ def make_program(
     )
     asked = config.steps_per_call
     if feed != "resident" and asked > 1:
-        raise ValueError(
-            f"streamed data take one update per call; got steps_per_call {asked}"
-        )
+        raise ValueError(f"streams: one update per call; got steps_per_call {asked}")
     if asked > steps_per_epoch:
         raise ValueError(
             f"steps_per_call {asked} is more than the {steps_per_epoch} steps of an "

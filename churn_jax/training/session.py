@@ -136,21 +136,18 @@ def _of_networks(
     steps_per_epoch = run.steps_per_epoch(len(train))
     example = split_example(train)
     check_run(run, dataset)
+    cached, times = (teachers.cached, teachers.repeats) if teachers else (None, 1)
     for trained in teachers.trained if teachers is not None else ():
         trained.run.method.check_teaches(run.name)
         check_teacher_classes(run, trained.run, example, dataset.num_classes)
-        if (replicas := trained.run.config.replicas) != config.replicas:
-            raise ValueError(
-                f"{run.name} has {config.replicas} replicas, which {trained.run.name} "
-                f"teaches one by one; it has {replicas}"
-            )
         own = (trained.program.mean, trained.program.std)
-        if teachers.cached is None and own != (mean, std):
+        if cached is None and own != (mean, std):
             raise ValueError(
                 f"{run.name} and its teacher {trained.run.name} must normalise pixels "
                 f"alike; got mean and std {(mean, std)} and {own}"
             )
-    cached = None if teachers is None else teachers.cached
+        if (count := times * trained.run.config.replicas) != config.replicas:
+            raise ValueError(f"{run.name}: {trained.run.name} teaches {count} replicas")
     if cached is not None and cached.shape[2] != len(train.labels):
         raise ValueError(
             f"{run.name}: cached logits are of {cached.shape[2]} examples, "
@@ -266,7 +263,9 @@ def epoch_inputs(run: Run, num_examples: int, program: Program):
     keys = [config.seeds.keys(factor, numbers) for factor in ("order", "sample")]
     order_of = _order_of(num_examples, config.sample, replicas)
     given = replica_inputs(run, program)
-    return lambda epoch: given.replace(order=order_of(*keys, np.int32(epoch)))
+    return lambda epoch: dataclasses.replace(
+        given, order=order_of(*keys, np.int32(epoch))
+    )
 
 
 def replica_inputs(run: Run, program: Program, order: Any = ()) -> ReplicaInputs:

@@ -37,6 +37,8 @@ class Teachers:
             (offline); the teacher is not run then, and may be unknown. None runs it in
             every update.
         targets: what the cached logits are if not the members' own, for the identity.
+        repeats: how often the R replicas are repeated, one set after another: every
+            point of a sweep has the same teachers.
     """
 
     teacher: "Trained | None" = None
@@ -46,6 +48,7 @@ class Teachers:
     temperatures: np.ndarray | None = None
     cached: np.ndarray | None = None
     targets: str = ""
+    repeats: int = 1
 
     def __post_init__(self):
         """Refuses combinations that cannot teach."""
@@ -99,7 +102,7 @@ class Teachers:
                 cooled = zip(own, self._temperatures(), strict=True)
                 own = [{**v, "temperature": t} for v, t in cooled]
         old = [v for trained in self.old for v in trained.teacher_variables()]
-        return (*own, *old)
+        return repeated((*own, *old), self.repeats)
 
     def _temperatures(self) -> list[np.ndarray]:
         """One `[R, S, K]` per group: S networks that yield K members each."""
@@ -135,6 +138,15 @@ class Teachers:
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
+
+
+def repeated(tree: PyTree, times: int) -> PyTree:
+    """Host arrays `[R, ...]` so many times, one set of replicas after another."""
+    if times == 1:
+        return tree
+    return jax.tree.map(
+        lambda leaf: np.tile(leaf, (times,) + (1,) * (np.ndim(leaf) - 1)), tree
+    )
 
 
 def as_teachers(teacher: "Trained | Teachers | None") -> Teachers | None:

@@ -90,6 +90,20 @@ class TestTheTeacher:
         expected = plain / temperatures[1][:, None, None]
         np.testing.assert_allclose(cooled, expected, atol=1e-5)
 
+    def test_every_point_of_a_sweep_has_the_same_teachers(self):
+        cached = np.random.default_rng(0).normal(size=(2, 1, 4, 5))
+        for teachers in (
+            Teachers(trained(), (older(),), temperatures=np.ones((2, 3), np.float32)),
+            Teachers(trained(), (older(),), cached=cached),
+        ):
+            three = dataclasses.replace(teachers, repeats=3)
+            assert three.identity() == teachers.identity()
+
+            def check(many, once):
+                np.testing.assert_array_equal(many, np.concatenate([once] * 3))
+
+            jax.tree.map(check, three.variables(), teachers.variables())
+
 
 class TestOldModels:
     def test_they_answer_next_to_the_teacher_and_alone(self):
