@@ -1,11 +1,9 @@
 """One prediction of several members' logits, and one model of several's weights."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import PyTree
 
 from churn_jax._checks import check_logits
@@ -80,7 +78,7 @@ def gate(logits: Logits, log_weights: jax.Array) -> Logits:
     return jax.nn.logsumexp(log_probs(logits) + weights, axis=0)
 
 
-def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
+def interpolate_weights(new: PyTree, old: PyTree, share: float | Array) -> PyTree:
     """The old model's weights mixed into the new one's, which was trained from them.
 
     `share * old + (1 - share) * new`, leaf by leaf. The new model must have been
@@ -112,8 +110,7 @@ def interpolate_weights(new: PyTree, old: PyTree, share: ArrayLike) -> PyTree:
     """
     if jax.tree.structure(new) != jax.tree.structure(old):
         raise ValueError("old and new weights are different trees")
-    known: Any = 0 if isinstance(share, jax.core.Tracer) else share
-    if jnp.shape(share) or not 0 <= known <= 1:
+    if jnp.shape(share) or not (isinstance(share, jax.core.Tracer) or 0 <= share <= 1):
         raise ValueError(f"share must be one number, from 0 to 1; got {share}")
 
     def mix(a, b):

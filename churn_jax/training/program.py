@@ -292,8 +292,7 @@ def make_program(
         raise ValueError(f"streams: one update per call; got steps_per_call {asked}")
     if asked > steps_per_epoch:
         raise ValueError(
-            f"steps_per_call {asked} is more than the {steps_per_epoch} steps of an "
-            "epoch"
+            f"steps_per_call {asked} is more than the {steps_per_epoch} of an epoch"
         )
     # A loop saves dispatches, and on a CPU maps temporary memory once for all updates.
     looped = feed == "resident" and not slow_loops

@@ -227,9 +227,7 @@ def _check_memory(method, before: PyTree, after: PyTree) -> PyTree:
         for tree in (before, after)
     )
     if found != left:
-        raise ValueError(
-            f"{name} must return its memory as it found it, {found}; got {left}"
-        )
+        raise ValueError(f"{name} must return its memory as found, {found}; got {left}")
     axes = {a for leaf in jax.tree.leaves(after) for a in varying_axes(leaf)}
     if axes := sorted(axes - {REPLICA}):
         raise ValueError(
