@@ -142,10 +142,12 @@ class Optimizer:
             parts.append(optax.scale_by_schedule(lambda count: -rate * schedule(count)))
         if config.fast_rate != 1.0:
             parts.append(_fast_weights_by(config.fast_rate))
-        own = optax.chain(*parts)
+        own, to = optax.chain(*parts), in_float32
         return optax.GradientTransformation(
-            lambda params: own.init(in_float32(params)),
-            lambda g, state, p=None: own.update(in_float32(g), state, in_float32(p)),
+            lambda params: own.init(to(params)),
+            lambda updates, state, params=None: own.update(
+                to(updates), state, to(params)
+            ),
         )
 
 
