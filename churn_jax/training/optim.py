@@ -142,12 +142,10 @@ class Optimizer:
             parts.append(optax.scale_by_schedule(lambda count: -rate * schedule(count)))
         if config.fast_rate != 1.0:
             parts.append(_fast_weights_by(config.fast_rate))
-        own, to = optax.chain(*parts), in_float32
+        (init, own), to = optax.chain(*parts), in_float32
         return optax.GradientTransformation(
-            lambda params: own.init(to(params)),
-            lambda updates, state, params=None: own.update(
-                to(updates), state, to(params)
-            ),
+            lambda params: init(to(params)),
+            lambda updates, state, params=None: own(to(updates), state, to(params)),
         )
 
 
