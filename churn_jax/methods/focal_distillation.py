@@ -24,8 +24,8 @@ class FocalDistillation(Method):
     paper's "Ensemble w/ FD"; several old versions are its "fully connected" chain.
 
     With a `margin` the logits of classes that no old model knows are raised by it in
-    `L(w)` alone: a new class must win by that much in training, so that it takes fewer
-    examples from the old classes (MPT, which follows the old model and an independent
+    `L(w)` alone: an old class must win against them by that much in training, so that
+    they take fewer of its examples (MPT, which follows the old model and an independent
     new one, the row's teacher).
 
     Attributes:
