@@ -36,8 +36,9 @@ def make_schedule(
     elif config.schedule == "flat_then_linear":
         start = int(round(config.flat_until * total_steps)) - warmup
         length = int(round((config.linear_until - config.flat_until) * total_steps))
-        ends = 1.0, config.final_factor
-        main = optax.linear_schedule(*ends, max(length, 1), max(start, 0))
+        # A warm-up longer than the flat part does not move the end.
+        length, start = max(length + min(start, 0), 1), max(start, 0)
+        main = optax.linear_schedule(1.0, config.final_factor, length, start)
     else:
         main = optax.constant_schedule(1.0)
     if warmup == 0:

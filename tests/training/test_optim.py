@@ -241,6 +241,11 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
     knots, heights = [0, 15, 300, 540, 600], [0.01, 1.0, 1.0, 0.01, 0.01]
     expected = np.interp(np.arange(601), knots, heights)
     np.testing.assert_allclose(got, expected, atol=1e-6)
+    # A longer warm-up, as in a shrunk study, does not move the end.
+    config = dataclasses.replace(config, warmup_epochs=6)
+    got = factors(config, steps_per_epoch=1, epochs=10)
+    expected = np.interp(np.arange(11), [0, 6, 9], [0.01, 1.0, 0.01])
+    np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
 def test_lists_are_taken_and_options_compared():
