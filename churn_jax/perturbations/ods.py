@@ -83,10 +83,8 @@ def draw_guides(keys: Array, num_classes: int) -> Array:
     References:
         [diversity] Eq. 3
     """
-    draw = jax.vmap(
-        lambda key: jax.random.uniform(key, (num_classes,), minval=-1.0, maxval=1.0)
-    )
-    return draw(keys)
+    form = (num_classes,), jnp.float32
+    return jax.vmap(lambda key: jax.random.uniform(key, *form, -1.0, 1.0))(keys)
 
 
 def pulled_back(
@@ -335,7 +333,7 @@ def gaussian(
         [diversity] Sec. 5.1
     """
     check_batch(images, keys=keys)
-    draw = jax.vmap(lambda key: jax.random.normal(key, images.shape[1:]))
+    draw = jax.vmap(lambda key: jax.random.normal(key, images.shape[1:], jnp.float32))
     moved = images.astype(jnp.float32) + step_size * draw(keys)
     return moved if pixel_range is None else jnp.clip(moved, *pixel_range)
 
@@ -370,7 +368,8 @@ def adversarial(
 
     def against(probs):
         check_labels(labels, probs)
-        return -jax.nn.one_hot(labels, probs.shape[-1])
+        index = jnp.asarray(labels, jnp.int32)  # narrow types cannot count all
+        return -jax.nn.one_hot(index, probs.shape[-1], dtype=jnp.float32)
 
     _, gradients = pulled_back(predict, images, against, temperature=temperature)
     directions = unit_directions(gradients)

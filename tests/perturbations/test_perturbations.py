@@ -224,6 +224,18 @@ def test_gaussian_noise_has_its_deviation_and_its_own_key():
     np.testing.assert_allclose(jnp.std(default - images), 1 / 255, rtol=0.04)
 
 
+def test_steps_are_float32_also_where_jax_has_64_bits():
+    images, keys = draw()
+    labels = np.zeros(BATCH, np.uint8)
+    with jax.enable_x64(True):
+        moves = (
+            ods(PREDICT, images, keys),
+            gaussian(images, keys),
+            adversarial(PREDICT, images, labels),
+        )
+    assert all(moved.dtype == jnp.float32 for moved in moves)
+
+
 def test_an_adversarial_step_is_the_steepest_way_from_the_label():
     images, _ = draw()
     labels = jnp.arange(BATCH) % CLASSES
