@@ -67,7 +67,8 @@ class ECEState(AdditiveState):
     def compute(self) -> Scalar:
         """The calibration error, float32; nan before the first valid example."""
         gaps = jnp.abs(self.correct.astype(jnp.float32) - self.confidence.value())
-        return ratio(jnp.sum(gaps), jnp.sum(self.examples, dtype=jnp.int32))
+        count = jnp.sum(self.examples, axis=-1, dtype=jnp.int32)
+        return ratio(jnp.sum(gaps, axis=-1), count)
 
 
 def expected_calibration_error(

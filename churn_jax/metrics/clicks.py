@@ -109,13 +109,13 @@ def roc_auc(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
 
 
 def _area(positive, below, not_above, unusable, negatives):
-    """Mean over positives of the share of negatives below, ties half; int32 `[K]`."""
+    """Mean over positives of the share of negatives below, ties half; `[..., K]`."""
     # `below` counts the negatives with a lower score, `not_above` also equal ones.
     beaten = 0.5 * below.astype(jnp.float32) + 0.5 * not_above.astype(jnp.float32)
-    share = beaten / negatives.astype(jnp.float32)
-    positives = jnp.sum(positive, dtype=jnp.int32).astype(jnp.float32)
+    share = beaten / negatives.astype(jnp.float32)[..., None]
+    positives = jnp.sum(positive, axis=-1, dtype=jnp.int32).astype(jnp.float32)
     each = positive.astype(jnp.float32) * share
-    area = jnp.sum(jnp.where(positive > 0, each, 0.0)) / positives
+    area = jnp.sum(jnp.where(positive > 0, each, 0.0), axis=-1) / positives
     known = (positives > 0) & (negatives > 0) & (unusable == 0)
     return jnp.where(known, area, jnp.nan)
 
@@ -192,7 +192,7 @@ class AUCState(AdditiveState):
         """The area, float32; nan where one of the two classes is absent."""
         through = jnp.cumsum(self.negatives, axis=-1, dtype=jnp.int32)
         below = through - self.negatives
-        return _area(self.positives, below, through, self.unusable, through[-1])
+        return _area(self.positives, below, through, self.unusable, through[..., -1])
 
     def error_bound(self) -> Scalar:
         """Half the probability that a positive and a negative share a bin.
@@ -204,7 +204,7 @@ class AUCState(AdditiveState):
             A float32 scalar in [0, 1/2]; nan where `compute()` is.
         """
         zeros = jnp.zeros_like(self.negatives)
-        negatives = jnp.sum(self.negatives, dtype=jnp.int32)
+        negatives = jnp.sum(self.negatives, axis=-1, dtype=jnp.int32)
         return _area(self.positives, zeros, self.negatives, self.unusable, negatives)
 
 

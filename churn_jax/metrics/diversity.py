@@ -85,7 +85,7 @@ class DiversityByConfidenceState(AdditiveState):
             edges=jnp.asarray(np.arange(num_bins + 1) / num_bins, jnp.float32),
             counts=self.examples,
             bin_mean_kl=kl / counts,
-            mean_kl=jnp.sum(kl) / jnp.sum(counts),
+            mean_kl=jnp.sum(kl, axis=-1) / jnp.sum(counts, axis=-1),
         )
 
 
@@ -215,7 +215,8 @@ class MemberDiversityState(AdditiveState):
 
     def compute(self) -> MemberDiversity:
         """The numbers, float32; nan before the first valid example."""
-        *means, total = self.sums.value() / self.examples.astype(jnp.float32)
+        means = self.sums.value() / self.examples.astype(jnp.float32)[..., None]
+        *means, total = jnp.moveaxis(means, -1, 0)
         found = MemberDiversity(*means)
         # All are sure of the same class where nothing varies: 0 of it is between them.
         share = found.variance_share / jnp.where(total == 0.0, 1.0, total)

@@ -231,12 +231,20 @@ def by_addition():
     return inputs, SOME, computed(jax.tree.map(jnp.asarray, added))
 
 
+def in_a_stack():
+    """Also of states of several models, as `leave_one_model_out` returns them."""
+    inputs, whole, parts = streamed_batches()
+    stack = jax.tree.map(lambda *x: jnp.stack(x), *parts, whole)
+    return inputs, SOME, jax.tree.map(lambda x: x[-1], computed(stack))
+
+
 STREAMS = {
     "shard_map and psum": shard_map,
     "pmap and psum": pmap,
     "batches in turn": in_turn,
     "batches merged": by_merge,
     "batches added": by_addition,
+    "states in a stack": in_a_stack,
 }
 
 
