@@ -136,9 +136,9 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
         mask: `[...]` valid examples.
 
     Returns:
-        A float32 scalar in `[exp(-7), exp(7)]`; nan without a valid example. At the
-        lower end no prediction is wrong, at the upper one the logits are useless.
-        Divide other logits of the same model by it.
+        A float32 scalar in `[exp(-7), exp(7)]`; nan without a valid example, or where a
+        valid one has nan or another label. At the lower end no prediction is wrong, at
+        the upper one the logits are useless. Divide other logits of the model by it.
 
     Raises:
         ValueError: labels or mask do not fit the logits.
@@ -165,23 +165,21 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
     # Shifted so that the largest is 0: the same distribution, and no large terms.
     z = z - jnp.max(z, axis=-1, keepdims=True)
     finite = jnp.where(possible, z, 0.0)
-    at_label = jnp.take_along_axis(finite, labels[..., None], axis=-1)[..., 0]
+    at_label = jnp.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
+    at_label = jnp.where(labels < 0, jnp.nan, at_label)  # as of C and more
 
     def slope(log_inverse):
         scaled = jnp.where(possible, jnp.exp(log_inverse) * finite, -jnp.inf)
         expected = jnp.sum(jax.nn.softmax(scaled, axis=-1) * finite, axis=-1)
         return jnp.sum(jnp.where(valid, expected - at_label, 0.0))
 
-    def halve(_, bounds):
-        low, high = bounds
-        middle = 0.5 * (low + high)
-        above = slope(middle) > 0.0  # the minimum is at a smaller inverse temperature
-        return jnp.where(above, low, middle), jnp.where(above, middle, high)
+    def halve(i, log_inverse):
+        rises = slope(log_inverse)  # then the minimum is at a smaller one; nan stays
+        towards = jnp.where(rises == 0.0, 1.0, -jnp.sign(rises))
+        return log_inverse + towards * jnp.ldexp(jnp.float32(_LOG_RANGE), -1 - i)
 
-    start = (jnp.float32(-_LOG_RANGE), jnp.float32(_LOG_RANGE))
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, start)
-    temperature = jnp.exp(-0.5 * (low + high))
-    return jnp.where(jnp.any(valid), temperature, jnp.nan)
+    log_inverse = jax.lax.fori_loop(0, _HALVINGS, halve, jnp.float32(0.0))
+    return jnp.where(jnp.any(valid), jnp.exp(-log_inverse), jnp.nan)
 
 
 def calibrated_scores(

@@ -206,6 +206,10 @@ ROWS = [
         (2 / LOG3, -0.75 * np.log(0.75) - 0.25 * np.log(0.25), 0.375, 0.0),
     ),
     of("fit_temperature", labelled(*QUARTER[:1], *QUARTER[1]), 2 / LOG3),
+    of("fit_temperature", labelled(PROBS, 0, -1), NAN),
+    of("fit_temperature", labelled(PROBS, 0, 3), NAN),
+    of("fit_temperature", labelled(PROBS * [1, 1, -INF], 0, 0), NAN),
+    of("fit_temperature", labelled(NEVER, 0, 1), np.exp(7)),  # an excluded class
     of(
         "member_diversity",
         {"member_logits": BINARY, "labels": np.array([0])},
