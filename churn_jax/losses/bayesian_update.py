@@ -63,10 +63,12 @@ def confusion_counts(
             f"{jnp.shape(predictions)} and {jnp.shape(labels)}"
         )
     check_mask(mask, jnp.shape(labels))
-    right = jax.nn.one_hot(labels, num_classes, dtype=jnp.float32)
+    right, predicted = (  # in int32: narrow types cannot count all classes
+        jax.nn.one_hot(jnp.asarray(x, jnp.int32), num_classes, dtype=jnp.float32)
+        for x in (labels, predictions)
+    )
     if mask is not None:
         right = jnp.where(jnp.asarray(mask)[:, None] > 0, right, 0.0)
-    predicted = jax.nn.one_hot(predictions, num_classes, dtype=jnp.float32)
     return jnp.matmul(right.T, predicted, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -49,6 +49,13 @@ def cross_entropy(logits: Logits, labels: Labels) -> PerExample:
     )
 
 
+def is_label(labels: Labels, num_classes: int) -> Array:
+    """True at the label's class, `[..., C]`; a negative one counts from the end."""
+    labels = jnp.asarray(labels).astype(jnp.int32)  # narrow types cannot count all C
+    labels = jnp.where(labels < 0, labels + num_classes, labels)
+    return jax.nn.one_hot(labels, num_classes, dtype=jnp.bool_)
+
+
 def binary_logits(scores: Array) -> Logits:
     """Two-class logits `[0, z]` of a binary model's score `z`.
 
@@ -132,11 +139,10 @@ def squared_error(logits: Logits, labels: Labels) -> PerExample:
     References:
         [anti-distillation] Section 2
     """
-    check_logits(logits=logits)
-    check_labels(labels, logits)
-    probs = jnp.exp(log_probs(logits))
-    target = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.float32)
-    return jnp.sum(jnp.square(probs - target), axis=-1)
+    hard = cross_entropy(logits, labels)
+    target = is_label(labels, jnp.shape(logits)[-1]).astype(jnp.float32)
+    distance = jnp.sum(jnp.square(jnp.exp(log_probs(logits)) - target), axis=-1)
+    return jnp.where(jnp.isnan(hard), hard, distance)  # labels that are no class
 
 
 def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
@@ -174,6 +180,6 @@ def focal(logits: Logits, labels: Labels, gamma: float = 2.0) -> PerExample:
     hard = cross_entropy(logits, labels)
     if gamma == 0:
         return hard
-    mine = jax.nn.one_hot(labels, jnp.shape(logits)[-1], dtype=jnp.bool_)
+    mine = is_label(labels, jnp.shape(logits)[-1])
     others = jnp.sum(jnp.where(mine, 0.0, jnp.exp(log_probs(logits))), axis=-1)
     return hard * others**gamma

@@ -1,11 +1,11 @@
 """Compatible training: an old model's last layer reads the new model's features."""
 
-import jax
 import jax.numpy as jnp
 
 from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_labels, check_logits
-from churn_jax.losses.classification import cross_entropy
+from churn_jax.divergences import log_probs
+from churn_jax.losses.classification import cross_entropy, is_label
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
 
@@ -89,9 +89,10 @@ def ract(*, old_head_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
     check_labels(labels, new_logits, logits_name="new_logits")
     old = jnp.asarray(old_head_logits).astype(jnp.float32)
     new = jnp.asarray(new_logits).astype(jnp.float32)
-    mine = jax.nn.one_hot(labels, new.shape[-1], dtype=jnp.bool_)
+    mine = is_label(labels, new.shape[-1])
     # The new classifier's logit of the label is a positive too: neither pushed nor
     # pulled here.
     both = jnp.concatenate([old, jnp.where(mine, -jnp.inf, new)], axis=-1)
-    loss = cross_entropy(both, labels)
+    log_old = log_probs(both)[..., : old.shape[-1]]
+    loss = -jnp.take_along_axis(log_old, jnp.asarray(labels)[..., None], -1)[..., 0]
     return jnp.where(_knows_label(old, labels), loss, 0.0)

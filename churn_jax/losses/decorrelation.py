@@ -135,6 +135,5 @@ def residual_correlation_penalty(
     # From the first member on, so that what is left of equal members is exactly 0.
     residual = examples.values - examples.values[:1]
     residual = residual - jnp.mean(residual, axis=0, keepdims=True)
-    return half_squared_off_diagonal(
-        second_moments(residual, examples.count, axis_name)
-    )
+    correlation = second_moments(residual, examples.count, axis_name)
+    return half_squared_off_diagonal(correlation)

@@ -176,6 +176,5 @@ def cross_entropy_difference_penalty(
         + cross_entropy_between(target_logits=b, logits=a)
     )
     per_example = jnp.sum(entropy.reshape(*entropy.shape[:2], -1), axis=(0, 2))
-    valid = examples.valid.reshape(-1)
-    total = jnp.sum(jnp.where(valid, per_example, 0.0)) / a.shape[0]
+    total = jnp.sum(jnp.where(examples.valid[0, :, 0], per_example, 0.0)) / a.shape[0]
     return -sum_over_devices(total, axis_name) / examples.count

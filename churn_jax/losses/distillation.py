@@ -154,9 +154,7 @@ def dirichlet_nll(
             "teacher_logits must be [T, ..., C] over student_logits [..., C], at least "
             f"one teacher; got {teachers.shape} over {student.shape}"
         )
-    check_same_shape(
-        **{"student_logits": student, "the logits of one teacher": teachers[0]}
-    )
+    check_same_shape(student_logits=student, **{"one teacher's": teachers[0]})
     _check_scalars(temperature=temperature, smoothing=smoothing)
     if isinstance(smoothing, (int, float)) and not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")

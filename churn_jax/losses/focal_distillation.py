@@ -55,10 +55,8 @@ def focal_weights(
 def _compared(student_logits: Logits, old_logits: Logits) -> tuple[Array, Array, Array]:
     """Both models' logits in float32, and which classes both know."""
     check_logits(student_logits=student_logits, old_logits=old_logits)
-    student, old = (
-        jnp.asarray(logits).astype(jnp.float32)
-        for logits in (student_logits, old_logits)
-    )
+    student = jnp.asarray(student_logits).astype(jnp.float32)
+    old = jnp.asarray(old_logits).astype(jnp.float32)
     return student, old, known_classes(old) & known_classes(student)
 
 

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 
 from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_labels, check_logits
+from churn_jax.losses.classification import is_label
 from churn_jax.losses.differences import power
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Labels, Logits, PerExample
@@ -145,7 +146,7 @@ def released_logit_difference(
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
     known = known_classes(teacher)
-    counted = known & ~jax.nn.one_hot(labels, teacher.shape[-1], dtype=jnp.bool_)
+    counted = known & ~is_label(labels, teacher.shape[-1])
     size = jnp.abs(jnp.where(counted, student - teacher, 0.0))
     excess = jnp.maximum(size - jnp.asarray(margin, jnp.float32), 1e-7)
     total = jnp.sum(jnp.where(counted, jnp.square(excess), 0.0), axis=-1)

@@ -207,6 +207,7 @@ class MomentState:
             return jnp.where(share == 1.0, now, mixed)
 
         mean = batch_mean(examples, axis_name)
+        second = second_moments(examples.values, examples.count, axis_name)
         batch_covariance = covariances(examples, mean, axis_name)
         drift = jnp.where(share == 1.0, 0.0, mean - old.mean)  # as in `blend`
         drift = jnp.transpose(drift, (2, 0, 1))  # [K, M, 1]
@@ -214,9 +215,7 @@ class MomentState:
         new = type(self)(
             weight=jnp.where(examples.any_valid, weight, old.weight),
             mean=blend(old.mean, mean),
-            second=blend(
-                old.second, second_moments(examples.values, examples.count, axis_name)
-            ),
+            second=blend(old.second, second),
             covariance=blend(old.covariance, batch_covariance + (1.0 - share) * drift),
         )
         return new, share

@@ -151,8 +151,7 @@ def orthogonalized_correlation_penalty(
     """
     examples = gather_examples(outputs, mask, axis_name)
     residuals = _residuals(examples, axis_name)
-    correlation = inner_products(residuals, examples.values, axis_name)
-    correlation = correlation / examples.count
+    correlation = inner_products(residuals, examples.values, axis_name) / examples.count
     # Row i against column j; below the diagonal <q_i, z_j> is 0 up to rounding.
     members = correlation.shape[-1]
     earlier = jnp.triu(jnp.ones((members, members), jnp.bool_), 1)[None]

@@ -14,6 +14,7 @@ from churn_jax.typing import Logits, PerExample
 
 def _kept_log_probs(logits: Logits, top_k: int | None) -> Logits:
     """Log-probabilities of the `top_k` most likely classes; all of them for None."""
+    check_logits(logits=logits)
     log_p = divergences.log_probs(logits)
     if top_k is None:
         return log_p
@@ -59,9 +60,6 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
     References:
         [reproducibility] Eq. 6
     """
-    check_logits(logits=logits)
-    if top_k is None:
-        return divergences.entropy(logits)
     log_p = _kept_log_probs(logits, top_k)
     return -jnp.sum(divergences.weighted(log_p, log_p), axis=-1)
 
@@ -95,8 +93,7 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
     References:
         [reproducibility] Eq. 7
     """
-    check_logits(logits=logits)
-    num_classes = jnp.shape(logits)[-1]
     log_p = _kept_log_probs(logits, top_k)
+    num_classes = jnp.shape(logits)[-1]
     difference = jnp.exp(log_p) - 1.0 / num_classes
     return jnp.sum(difference * (log_p + jnp.log(float(num_classes))), axis=-1)

@@ -1,5 +1,6 @@
 """How good one model's predictions are: accuracy, log score, Brier score."""
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -30,6 +31,7 @@ def predicted(logits: Logits):
 
 def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
     """`values` where the label is one of the C classes, nan elsewhere."""
+    labels = labels.astype(jnp.int32)  # a narrow type cannot hold C
     known = (labels >= 0) & (labels < logits.shape[-1])
     return jnp.where(known, values, jnp.nan)
 
@@ -127,11 +129,8 @@ def negative_log_likelihood(
 def _brier(logits, labels):
     check_logits(logits=logits)
     check_labels(labels, logits)
-    labels = jnp.asarray(labels)
-    probs = jnp.exp(log_probs(logits))
-    classes = jnp.arange(probs.shape[-1], dtype=labels.dtype)
-    classes = classes.reshape((1,) * labels.ndim + (-1,))
-    target = (labels[..., None] == classes).astype(jnp.float32)
+    labels, probs = jnp.asarray(labels).astype(jnp.int32), jnp.exp(log_probs(logits))
+    target = jax.nn.one_hot(labels, probs.shape[-1], dtype=jnp.float32)
     values = jnp.sum(jnp.square(probs - target), axis=-1)
     return nan_at_unknown_labels(values, labels, probs)
 

@@ -29,6 +29,9 @@ def pair(a, b):
 A, B = np.log([[2.0, 1.0, 1.0]]), np.log([[1.0, 1.0, 2.0]])
 ONE, OTHER = 1e4 * np.eye(3)[:1], 1e4 * np.eye(3)[2:]
 SURE, UNSURE = [30.0, 0.0, NEVER], [0.0, 0.0, NEVER]
+# Classes that the type of the label cannot count.
+FLAT, NARROW = np.zeros((1, 300)), {"labels": np.uint8([1])}
+WIDE = {"logits": FLAT, **NARROW}
 DYADIC = {"logits": np.log([[4.0, 2.0, 1.0, 1.0]])}  # (1/2, 1/4, 1/8, 1/8)
 
 # RACT: (1 + 2 + 3 + 5 + 7) / 3 and (4 + 1 + 1 + 6 + 2) / 4. The new logit of the label
@@ -94,6 +97,18 @@ ROWS = [
         {"logits": [[-0.26894143, 0.26894143, 0.0]]},
     ),
     of("cross_entropy", labelled([[0.0, 0.0, 0.0]], 3), [np.nan]),  # not a class
+    # As of cross-entropy: a negative label counts from the end.
+    of("squared_error", labelled([*A, *A], -1, 3), [0.875, np.nan]),
+    of("focal", labelled([*A, *A], -1, 3), [9 / 8 * LOG2, np.nan]),
+    of("ract", HEADS | {"labels": np.array([-1, 3])}, [np.log(6), np.nan]),
+    of("squared_error", WIDE, [299 / 300]),
+    of("focal", WIDE, [(299 / 300) ** 2 * np.log(300)]),
+    of("ract", {"old_head_logits": FLAT, "new_logits": FLAT} | NARROW, [np.log(599)]),
+    of(
+        "released_logit_difference",
+        {"student_logits": FLAT + 2, "teacher_logits": FLAT} | NARROW,
+        [299 / 300],
+    ),
     of("l1", pair(A, B), [0.5]),
     of("l1", pair(ONE, OTHER), [2.0]),
     # 1/4 log 2 from the first class and 1/4 log 2 from the third.

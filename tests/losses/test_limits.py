@@ -536,7 +536,7 @@ test_what_does_not_fit_is_refused = refusals(
     (partial(spread, smoothing=1.5), "smoothing must be between 0 and 1; got 1.5"),
     (partial(spread, teacher_logits=Z), r"\[T, \.\.\., C\].*\(4, 5\) over \(4, 5\)"),
     (partial(spread, teacher_logits=Z[None][:0]), "at least one teacher"),
-    (partial(spread, teacher_logits=Z[None, :, 1:]), r"one teacher must.*\(4, 4\)"),
+    (partial(spread, teacher_logits=Z[None, :, 1:]), r"one teacher's must.*\(4, 4\)"),
     *numbers(ldi_of, "top_k", "top_k must be a whole .*; got {}", -1, True, 2.0),
     (partial(ldi_of, order=0.5), "finite number of at least 1; got 0.5"),
     (partial(ldi_of, rank_by="old"), "teacher, student; got 'old'"),

@@ -315,11 +315,11 @@ def _spoilt(case, name, x):
     return x
 
 
-def _with_a_class_ruled_out(case, name, x):
-    """One class more that is impossible, where classes are free to choose."""
+def _with_classes_ruled_out(case, name, x):
+    """Classes that are impossible, more of them than the labels' type can count."""
     if not (case.any_classes and is_floating(name)):
-        return x
-    never = np.full_like(x[..., :1], -np.inf)
+        return x.astype(np.uint8) if case.any_classes else x
+    never = np.full((*x.shape[:-1], 252), -np.inf, np.float32)
     return np.concatenate([x, never], axis=-1)
 
 
@@ -343,9 +343,9 @@ def test_logits_may_be_shifted_and_classes_renamed(case):
 
 
 @of_cases("any_classes")
-def test_a_class_that_every_model_rules_out_adds_nothing(case):
+def test_classes_that_every_model_rules_out_add_nothing(case):
     expected = values_in("seed 2")[2][case.name]
-    close(changed_values(_with_a_class_ruled_out)[case.name], expected)
+    close(changed_values(_with_classes_ruled_out)[case.name], expected)
 
 
 @of_cases("distance")
