@@ -112,8 +112,9 @@ def label_smoothing(
         [anti-distillation] Section 2
     """
     hard = cross_entropy(logits, labels)
-    smoothing = jnp.asarray(smoothing, jnp.float32)
-    return (1.0 - smoothing) * hard - smoothing * jnp.mean(log_probs(logits), axis=-1)
+    s = jnp.asarray(smoothing, jnp.float32)
+    uniform = jnp.where(s > 0.0, s * jnp.mean(log_probs(logits), axis=-1), 0.0)
+    return (1.0 - s) * hard - uniform  # not 0 * inf of a class that is excluded
 
 
 def squared_error(logits: Logits, labels: Labels) -> PerExample:
