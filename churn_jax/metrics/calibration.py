@@ -67,8 +67,7 @@ class ECEState(AdditiveState):
     def compute(self) -> Scalar:
         """The calibration error, float32; nan before the first valid example."""
         gaps = jnp.abs(self.correct.astype(jnp.float32) - self.confidence.value())
-        count = jnp.sum(self.examples, axis=-1, dtype=jnp.int32)
-        return ratio(jnp.sum(gaps, axis=-1), count)
+        return ratio(jnp.sum(gaps, axis=-1), jnp.sum(self.examples, -1, jnp.int32))
 
 
 def expected_calibration_error(

@@ -111,9 +111,9 @@ def churn(
         A float32 scalar in [0, 1], symmetric; nan without a valid example.
 
     Raises:
-        ValueError: the logits differ in shape, the classes do, or the mask is not
-            shaped like the examples; floating point has no axis of examples (outside
-            of `jit` and `vmap`), both sides are one-hot integers.
+        ValueError: the logits or the classes differ in shape, or the mask from the
+            examples; floating point has no axis of examples (outside of `jit` and
+            `vmap`), both sides are one-hot integers.
         TypeError: names of classes are compared with their numbers.
 
     Notes:
@@ -135,6 +135,8 @@ def churn(
 
 def _max_normalized(logits: Logits, alpha) -> Logits:
     """`(f / max f)^alpha = exp(alpha (z - max z))`, `[..., C]` float32 in [0, 1]."""
+    if isinstance(alpha, (int, float)) and not alpha > 0:
+        raise ValueError(f"alpha must be positive; got {alpha}")
     logits = jnp.asarray(logits).astype(jnp.float32)
     top = jnp.max(logits, axis=-1, keepdims=True)
     return jnp.exp(jnp.asarray(alpha, jnp.float32) * (logits - top))
@@ -154,7 +156,7 @@ def surrogate_churn(
     `1/2 E || (f_1 / max f_1)^alpha - (f_2 / max f_2)^alpha ||_1`.
 
     Args:
-        logits_a, logits_b, mask: as in `churn`; errors as there.
+        logits_a, logits_b, mask: as in `churn`; errors as there, and for alpha.
         alpha: positive; the sharpness of the scores. It tends to `churn` as alpha
             grows, where neither model has ties.
 
