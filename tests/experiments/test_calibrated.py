@@ -7,6 +7,7 @@ import pytest
 
 from churn_compare.store import Predictions, save_predictions
 from churn_jax.reports import ReportError
+from experiments import differences
 from experiments.anti_distillation import length
 from experiments.anti_distillation.calibrated import calibrated_records, main
 from tests.reports.fake_study import noisy_logits, write_study
@@ -109,6 +110,19 @@ def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path, run_dir, ca
     assert files[1].read_text().count("width 8") == 1
     assert length.main([str(run_dir), *map(str, files)]) == 2
     assert "has no row `ad_...` with one `plain_...`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("quantity", "pair", "said"),
+    [
+        ("churm", "softer-baseline", "no pair of rows has numbers of 'churm'"),
+        ("churn", "softer-base", "has no row 'base'; it has baseline, softer"),
+    ],
+)
+def test_a_difference_of_nothing_is_refused(quantity, pair, said, run_dir, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        differences.main([str(run_dir), "out.csv", quantity, pair])
+    assert said in capsys.readouterr().err
 
 
 def test_a_folder_without_validation_predictions_is_refused(tmp_path, capsys):
