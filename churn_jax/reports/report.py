@@ -234,9 +234,9 @@ class Report:
 
         A row that lowers accuracy, or raises the log loss of clicks, is passed over
         where another does not. Rows whose runs share other seeds than the baseline's,
-        or that have other training examples, are not candidates. A study of updates has
-        no such sentence, nor has a sweep: what is best on the test split is not to be
-        chosen.
+        that have other training examples, or fewer than `ENOUGH_RUNS` runs in common
+        with it, are not candidates. A study of updates has no such sentence, nor has a
+        sweep: what is best on the test split is not to be chosen.
         """
         base = self.baseline
         if base is None or self.updates is not None or self.sweep is not None:
@@ -251,31 +251,35 @@ class Report:
             return getattr(row.summary, self.headline.name).mean
 
         what = self.headline.what.replace("Churn", "churn")
-        adjusted = sum(bool(row.changes) for row in self.rows)
-        holm = f" p is Holm-adjusted over {adjusted} methods." if adjusted > 1 else ""
+        tests = sum(bool(np.isfinite(row.change.p)) for row in self.rows)
+        holm = f" p is Holm-adjusted over {tests} methods." if tests > 1 else ""
         better = [row for row in tested if row.gain == 1]
-        runs = [row.change.difference.runs for row in better]
-        if better and max(runs) < ENOUGH_RUNS:
-            lowest = min(better, key=value)
-            return (
-                f"Best: not decided by so few runs. {lowest.label} has the lowest "
-                f"{what} of those that differ: it {lowest.clause}.{holm}"
-            )
-        if not better:
-            lowest = min([base, *tested], key=value)
-            if lowest is base:
-                return f"Best: {base.label}. No other row has a lower {what}."
-            return (
-                f"Best: no row is detectably better. {lowest.label} has the "
-                f"lowest {what}, but {lowest.clause}.{holm}"
-            )
-        found = min([r for r in better if r.quality_gain != -1] or better, key=value)
-        said = f"Best: {found.label}. It {found.clause}{_cost(found, base)}.{holm}"
+        many = [r for r in tested if r.change.difference.runs >= ENOUGH_RUNS]
+        sure = [row for row in many if row.gain == 1]
+        good = [row for row in sure if row.quality_gain != -1]
+        found = min(good or sure or better or [base, *tested], key=value)
+        lower = [row for row in self.rows if value(row) < value(found)]
+        least = f"{found.label} has the lowest {what}"
+        if sure:
+            said = f"Best: {found.label}. It {found.clause}{_cost(found, base)}.{holm}"
+        elif better:
+            least += f" of those that differ: it {found.clause}"
+            said = f"Best: not decided by so few runs. {least}.{holm}"
+        elif found is not base:
+            least += f", but {found.clause}"
+            said = f"Best: no row is detectably better. {least}.{holm}"
+        elif many:
+            other = "comparable" if lower else "other"
+            said = f"Best: {base.label}. No {other} row has a lower {what}."
+        else:
+            said = f"Best: not decided by so few runs. {least}."
         worse = "raises log loss" if self.study.one_pass else "lowers accuracy"
-        for row in better:
-            if value(row) < value(found):
-                said += f" {row.label} has a lower {what}, but {worse}."
-        if len(better) > 1:
+        apart = "has other seeds or training examples, or too few runs"
+        for row in lower:
+            if row.gain == 1 or all(row is not one for one in (base, *tested)):
+                why = worse if any(row is one for one in sure) else apart
+                said += f" {row.label} has a lower {what}, but {why}."
+        if sure and len(better) > 1:
             said += (
                 f" {len(better)} rows reduce {what}: they are tested against "
                 f"{base.label}, not against each other."

@@ -185,16 +185,13 @@ def test_rows_that_were_not_asked_for_are_no_errors(tmp_path, capsys):
 def row(report, name, churn, p, accuracy=0.0, accuracy_p=1.0, runs=5):
     """A row whose effects and tests are these."""
     found = report.rows[1]
-    tests = [
-        Difference(churn, 0.01, churn / 0.01, p, runs),
-        Difference(accuracy, 0.01, accuracy / 0.01, accuracy_p, runs),
-    ]
+    effects = ("churn", churn, p), ("accuracy", accuracy, accuracy_p)
     return dataclasses.replace(
         found,
         info=dataclasses.replace(found.info, name=name, label=name.capitalize()),
         changes={
-            "churn": Change("churn", tests[0], p),
-            "accuracy": Change("accuracy", tests[1], accuracy_p),
+            name: Change(name, Difference(d, 0.01, d / 0.01, p, runs), p)
+            for name, d, p in effects
         },
         summary=with_churn(found.summary, 0.3 + churn),
     )
@@ -221,6 +218,12 @@ def with_churn(summary, mean):
         ),
         ([(-0.1, 0.01, -0.1, 0.01)], ["mixed"], "lowers accuracy by 10.0 points (7."),
         ([(-0.1, 0.01, 0, 1, 4)], ["good"], "Best: not decided by so few runs. A has"),
+        (
+            [(-0.1, 0.01), (-0.2, 0.01, 0, 1, 3), (-0.3, 0.01, 0, 1, 2)],
+            ["good", "good", "even"],
+            "Best: A. It reduces churn by 10.0 points (7.2 to 12.8; p = 0.010); ",
+        ),
+        ([(0.1, 0.01, 0, 1, 4)], ["bad"], "by so few runs. Baseline has the lowest"),
         ([(-0.1, 0.01, 0, 1, 2)], ["even"], "Best: not decided; differences are tes"),
     ],
 )
@@ -245,6 +248,10 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
     folder = write_study(tmp_path, two_methods(), LABELS, entries=fixed)
     report = reports.collect(folder)
     assert report.rows[1].changes and report.best == ""
+    worse = dataclasses.replace(report.rows[0].info, name="worse", label="Worse")
+    worse = dataclasses.replace(row(report, "", 0.5, 0.01), info=worse)
+    said = dataclasses.replace(report, rows=(*report.rows, worse)).best
+    assert said.startswith("Best: Baseline. No comparable row has a lower churn. Ste")
 
 
 def test_few_runs_are_called_few(report):
