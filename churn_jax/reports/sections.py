@@ -65,7 +65,7 @@ class AmbiguousInput(NamedTuple):
     identity: str  # its id
     label: str  # its class
     votes: str  # classes that the baseline's runs vote for and how many do, most first
-    change: str  # `67 % → 0 %` of pairs differ, under the baseline and the best method
+    change: str  # `67 % → 0 %` of pairs differ, under the baseline and `best_row`
 
 
 def best_row(report: Report) -> Row | None:
@@ -114,16 +114,16 @@ def ambiguous_section(report: Report) -> Section:
         f"of {base.summary.examples:,} test examples. "
     )
     if inputs:
-        under = "" if best is None else "; the second percentage is under "
-        under += "" if best is None else f"{best.label}, which churns least"
+        least = "the other row that churns least"
+        under = f" (→ under {best.label}, {least})" if best else ""
         intro += (
             f"These are the {len(inputs)} they agree on least, with the classes that "
-            "runs voted for (and how many did) and the ambiguity, the share of pairs "
-            f"of runs that predict it differently{under}."
+            f"runs voted for (and how many did) and the ambiguity{under}, the share "
+            "of pairs of runs that predict it differently."
         )
     blocks: list[Block] = [Text(intro)]
     if inputs:
-        head = "Ambiguity → under the best method" if best else "Ambiguity"
+        head = f"Ambiguity → under {best.label}" if best else "Ambiguity"
         blocks.append(Table(["Id", "Label", "Votes", head], inputs))
     return Section("Which inputs churn", blocks, detail="full")
 

@@ -129,6 +129,7 @@ def test_the_most_ambiguous_come_first_with_their_votes(report, undrawn):
         assert mean == pytest.approx(row.summary.churn.mean, abs=1e-7)
     page = inputs_page(report)
     assert "All 3 runs of Baseline agree on 70.0\u00a0% of 10 test examples" in page
+    assert "(→ under Steady, the other row that churns least)" in page
     assert '<th scope="row">9</th><td>1</td><td>0 (2), 1 (1)</td>' in page
 
 
