@@ -213,7 +213,9 @@ def _next_to_paper(report: Report) -> tuple[doc.Section, list[dict[str, Any]]]:
         for one, found in zip(every, numbers, strict=True)
     ]
     # Not every name: the `temperature` of a table's coefficients is another one.
-    return next_to_paper(report, report.quantities, measured)
+    # The `temperature` of a table's coefficients is another one.
+    quantities = [q for q in report.quantities if q.name != "temperature"]
+    return next_to_paper(report, quantities, measured)
 
 
 def _records(report: Report) -> doc.Records:

@@ -26,6 +26,13 @@ def study(folder, published, *names, **facts):
     return write_study(folder, methods, LABELS, published=published, **facts)
 
 
+def test_a_coefficient_is_not_compared_with_a_measured_temperature(tmp_path):
+    columns = {"columns": ["churn", "temperature"]}
+    folder = study(tmp_path, f"{PAPER}:table2/cifar10", "distillation", config=columns)
+    line = csv_rows(reports.collect(folder))[1]
+    assert line["paper_churn"] and "paper_temperature" not in line
+
+
 def test_rows_are_matched_by_name_and_doubts_noted_once_in_every_form(tmp_path):
     folder = study(tmp_path, f"{PAPER}:table1/cifar10", "off", "mine")
     seeds = reports.write(folder)
