@@ -202,15 +202,17 @@ class Report:
     def quantities(self) -> tuple[Quantity, ...]:
         """All quantities that are reported of a row, in the order of the CSV.
 
-        Those on request only where one of them is among the columns, and of a user's
-        own columns only those that are.
+        Those on request only where one of them is among the columns, calibrated ones
+        only where one of these is, and of a user's own columns only those that are.
         """
         shown = self.columns
-        asked = any(q.on_request and not (q.measure or q.of) for q in shown)
+        asked = {q.name for q in shown if q.on_request and not (q.measure or q.of)}
+        unasked = CALIBRATED if CALIBRATED.isdisjoint(asked) else ()
         return tuple(
             q
-            for q in QUANTITIES.values()
+            for name, q in QUANTITIES.items()
             if (q in shown if q.measure or q.of else asked or not q.on_request)
+            and name not in unasked
         )
 
     @property

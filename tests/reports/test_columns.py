@@ -112,10 +112,13 @@ def test_clicks_are_judged_by_their_log_loss_and_not_by_their_accuracy(tmp_path)
 
 
 def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
-    methods, columns = {"baseline": three_methods()["baseline"]}, ["accuracy", "charm"]
+    columns = ["parameters", "charm"]
+    methods = {"baseline": three_methods()["baseline"]}
     folder = write_study(tmp_path, methods, LABELS, config={"columns": columns})
     report = reports.collect(folder)
-    assert [quantity.name for quantity in report.columns] == ["accuracy"]
+    assert [quantity.name for quantity in report.columns] == ["parameters"]
+    (line,) = csv_rows(report)
+    assert "member_kl" in line and "calibrated_nll" not in line  # none was fitted
     assert report.remarks == ("The study names a column 'charm', unknown here.",)
     with pytest.raises(ValueError, match="no column 'charm' can be shown; known: acc"):
         recorded_columns(("accuracy", "charm"))
