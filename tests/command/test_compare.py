@@ -15,7 +15,6 @@ import yaml
 from sklearn.metrics import accuracy_score, log_loss
 
 import churn_compare
-from churn_compare import read_gates
 from churn_compare.cli import Arguments
 from churn_compare.option_list import options_of
 from churn_compare.testing import assert_compatible
@@ -371,11 +370,6 @@ def test_days_of_two_regressions_end_to_end(tmp_path, monkeypatch, capsys):
 
 
 def test_the_example_of_a_test_passes_and_can_fail(digits, monkeypatch):
-    (block,) = re.findall(
-        r"```toml\n(.*?)```", (EXAMPLES / "README.md").read_text(), re.DOTALL
-    )
-    (digits.parent / "readme.toml").write_text(block)
-    assert len(read_gates(digits.parent / "readme.toml")) == 6
     names = runpy.run_path(str(EXAMPLES / "test_update.py"))
     example = names["test_the_new_model_may_replace_the_old_one"]
     monkeypatch.chdir(digits.parent)
