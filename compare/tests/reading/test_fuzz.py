@@ -5,7 +5,6 @@ whether a row belongs to its id.
 """
 
 import csv
-import dataclasses
 import gzip
 import io
 
@@ -33,27 +32,6 @@ NAMED_FORMATS = ("csv", "csv.gz", "parquet", "npz")  # that say how classes are 
 FORMATS = (*NAMED_FORMATS, "lists.parquet")
 
 
-@dataclasses.dataclass
-class File:
-    """What will be written: rows and columns can still be spoiled."""
-
-    kind: str
-    numbers: np.ndarray  # of the examples, row by row
-    ids: list
-    labels: list
-    classes: np.ndarray
-    columns: list[str]  # of the scores
-    scores: np.ndarray
-    heads: dict[str, str]  # id, label, prediction: the names of their columns
-    twice: bool = False
-
-    def rows(self, picked):
-        self.numbers = self.numbers[picked]
-        self.ids = [self.ids[i] for i in picked]
-        self.labels = [self.labels[i] for i in picked]
-        self.classes, self.scores = self.classes[picked], self.scores[picked]
-
-
 def scores_of(side, kind):
     """`[N, C]` with the number of the example in them."""
     scores = np.full((N, C), 0.01 * NUMBERS[:, None], np.float32)
@@ -64,86 +42,92 @@ def scores_of(side, kind):
     return scores.astype(np.float32)
 
 
-def new_file(side, kind, ids, names):
-    prefix = {"logits": "logit_", "probabilities": "prob_"}.get(kind, "")
-    labels = [names[c] if names else int(c) for c in LABELS]
-    columns = [f"{prefix}{names[c] if names else c}" for c in range(C)]
-    heads = {"id": "id", "label": "label", "prediction": "prediction"}
-    rows = kind, NUMBERS.copy(), list(ids), labels, CLASSES[side]
-    return File(*rows, columns, scores_of(side, kind), heads)
+def table_of(side, kind, ids, names):
+    """The columns that will be written; rows and columns can still be spoiled."""
+    called = list(names or map(str, range(C)))
+    labels = [called[c] if names else int(c) for c in LABELS]
+    table = {"id": list(ids), "label": labels}
+    if kind == "classes":
+        return table | {"prediction": [called[c] for c in CLASSES[side]]}
+    prefix = {"logits": "logit_", "probabilities": "prob_"}[kind]
+    columns = scores_of(side, kind).T.tolist()
+    return table | {f"{prefix}{c}": of for c, of in zip(called, columns)}
 
 
-def spoiled(file, change, names, rng):
-    """Changes a file; says what must come of it.
+def scores_in(table):
+    return [name for name in table if name.startswith(("logit_", "prob_"))]
+
+
+def pick(table, rows):
+    table |= {name: [values[i] for i in rows] for name, values in table.items()}
+
+
+def spoiled(table, heads, change, names, rng):
+    """Changes a table, or names of its columns in `heads`; says what must come of it.
 
     "right", the right join; "error"; "either"; or "spoiled", where nothing can be said.
     "missing", "twice" and "reordered" depend on how the file is written and joined.
     """
+    ids, labels, scores = table["id"], table["label"], scores_in(table)
+    row, column = int(rng.integers(N)), int(rng.integers(C))
     match change:
+        case "columns_reordered" | "column_dropped" | "nan_score" if not scores:
+            return "right"
         case "permuted":
-            file.rows(rng.permutation(len(file.numbers)))
+            pick(table, rng.permutation(N))
             return "right"
         case "rows_dropped":
-            file.rows(np.sort(rng.permutation(N)[: rng.integers(1, N)]))
+            pick(table, np.sort(rng.permutation(N)[: rng.integers(1, N)]))
             return "missing"
         case "no_rows":
-            file.rows([])
+            pick(table, [])
             return "error"
         case "row_twice":
-            file.rows([*range(N), int(rng.integers(N))])
+            pick(table, [*range(N), row])
             return "error"
         case "id_changed":
-            other = 10**9 if isinstance(file.ids[0], int) else "another"
-            file.ids[rng.integers(N)] = other
+            ids[row] = 10**9 if isinstance(ids[0], int) else "another"
             return "missing"
         case "id_empty":
-            file.ids[rng.integers(N)] = None
+            ids[row] = None
             return "error"
         case "ids_are_text":
-            file.ids = [str(i) for i in file.ids]
+            table["id"] = [str(i) for i in ids]
             return "right"
         case "ids_are_fractions":
-            file.ids = [n + 0.5 for n in range(N)]
+            table["id"] = [n + 0.5 for n in range(N)]
             return "error"
         case "columns_reordered":
-            if file.kind == "classes":
-                return "right"
-            order = np.roll(np.arange(C), rng.integers(1, C))
-            file.columns = [file.columns[c] for c in order]
-            file.scores = file.scores[:, order]
+            for name in np.roll(scores, rng.integers(1, C)).tolist():
+                table[name] = table.pop(name)
             return "reordered"
         case "column_dropped":
-            if file.kind == "classes":
-                return "right"
-            gone = int(rng.integers(C))
-            file.columns.pop(gone)
-            file.scores = np.delete(file.scores, gone, axis=1)
+            table.pop(scores[column])
             return "spoiled" if names else "error"
         case "column_twice":
-            file.twice = True
+            table["again"], heads["again"] = ids, "id"
             return "twice"
         case "head_renamed":
+            others = ["", "other", "id", "Label", "id\n", "x" * 999]
             which = str(rng.choice(["id", "label", "prediction"]))
-            heads = ["", "other", "id", "Label", "id\n", "x" * 999]
-            file.heads[which] = str(rng.choice(heads))
+            heads[which] = str(rng.choice(others))
             return "either"
         case "nan_score":
-            file.scores[rng.integers(N), rng.integers(C)] = np.nan
-            return "right" if file.kind == "classes" else "error"
+            table[scores[column]][row] = np.nan
+            return "error"
         case "negative_or_large":
-            if file.kind != "probabilities":
+            if not scores or scores[0].startswith("logit_"):
                 return "right"
-            file.scores[rng.integers(N)] *= rng.choice([-3, 100])
+            factor = rng.choice([-3, 100])
+            for name in scores:
+                table[name][row] *= factor
             return "error"
         case "label_wrong":
-            row = int(rng.integers(N))
-            others = [x for x in (*NAMES, "whale") if x != file.labels[row]]
-            if names is None:
-                others = [-1, 7, 2**40]
-            file.labels[row] = others[rng.integers(len(others))]
+            others = {*NAMES, "whale"} if names else {-1, 7, 2**40}
+            labels[row] = rng.choice(sorted(others - {labels[row]})).item()
             return "error"
         case "label_empty":
-            file.labels[rng.integers(N)] = None
+            labels[row] = None
             return "right"  # the other side has it
 
 
@@ -158,47 +142,38 @@ def array(values):
     """An array of what fits; gaps make it one of text, where they are empty."""
     if any(v is None for v in values):
         return np.array(["" if v is None else str(v) for v in values])
-    return np.array(values) if values else np.zeros(0, np.int64)
+    return np.array(values) if len(values) else np.zeros(0, np.int64)
 
 
-def write(file, path, style):
-    """Writes the file in one of `FORMATS`."""
-    heads = file.heads
-    first = {heads["id"]: file.ids, heads["label"]: file.labels}
-    if file.kind == "classes":
-        first[heads["prediction"]] = [
-            file.columns[c] if c < len(file.columns) else "" for c in file.classes
-        ]
+def write(table, heads, path, style):
+    """Writes a table in one of `FORMATS`."""
+    scores = scores_in(table)
+    if scores and style in ("npz", "lists.parquet"):
+        kind = "logits" if scores[0].startswith("logit_") else "probabilities"
+        names, numbers = [n.partition("_")[2] for n in scores], [*map(str, range(C))]
+        values = np.array([table[name] for name in scores], np.float32).T
+        table = {name: of for name, of in table.items() if name not in scores}
+        if style == "npz":
+            table |= {kind: values}
+            if names != numbers[: len(names)]:
+                table["class_names"] = names
+        else:
+            table[kind] = list(values[:, np.argsort(names)])
+    columns = [(heads.get(name, name), of) for name, of in table.items()]
     if style == "npz":
-        arrays = {name: array(values) for name, values in first.items()}
-        if file.kind != "classes":
-            arrays[file.kind] = file.scores
-            names = [c.partition("_")[2] for c in file.columns]
-            if names != [str(c) for c in range(len(names))]:
-                arrays["class_names"] = np.array(names)
         with open(path, "wb") as out:
-            np.savez(out, **{name.replace("\n", ""): a for name, a in arrays.items()})
-        return
-    columns = list(first.items())
-    if file.kind != "classes":
-        columns += list(zip(file.columns, file.scores.T.tolist()))
-    if style == "lists.parquet" and file.kind != "classes":
-        numbers = [int(name.partition("_")[2]) for name in file.columns]
-        scores = file.scores[:, np.argsort(numbers)]
-        columns = [*first.items(), (file.kind, list(scores))]
-    if file.twice:
-        columns.append(columns[0])
-    if style.endswith("parquet"):
+            np.savez(out, **{name.replace("\n", ""): array(of) for name, of in columns})
+    elif style.endswith("parquet"):
         arrays = [pa.array(values) for _, values in columns]
-        table = pa.Table.from_arrays(arrays, [name for name, _ in columns])
-        pq.write_table(table, path, row_group_size=7, write_page_checksum=True)
-        return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([name for name, _ in columns])
-    writer.writerows(zip(*(values for _, values in columns), strict=True))
-    content = text.getvalue().encode()
-    path.write_bytes(gzip.compress(content) if style == "csv.gz" else content)
+        written = pa.Table.from_arrays(arrays, [name for name, _ in columns])
+        pq.write_table(written, path, row_group_size=7, write_page_checksum=True)
+    else:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([name for name, _ in columns])
+        writer.writerows(zip(*(values for _, values in columns), strict=True))
+        content = text.getvalue().encode()
+        path.write_bytes(gzip.compress(content) if style == "csv.gz" else content)
 
 
 def rows_that_are_wrong(pair, ids, names):
@@ -238,30 +213,27 @@ class Case:
         self.ids = IDS[str(rng.choice(list(IDS)))]
         self.names = NAMES if rng.integers(2) else None
         self.on_missing = str(rng.choice(["error", "intersect"]))
-        self.paths, self.styles, files = [], [], []
-        for side in ("old", "new"):
+        self.changed, change = int(rng.integers(2)), changes[seed % len(changes)]
+        self.paths, self.what = [], [change, self.names]
+        for number, side in enumerate(("old", "new")):
             kind = str(rng.choice(["logits", "probabilities", "classes"]))
             style = str(rng.choice(FORMATS if self.names is None else NAMED_FORMATS))
-            file = new_file(side, kind, self.ids, self.names)
+            table, heads = table_of(side, kind, self.ids, self.names), {}
             if rng.integers(2):
-                spoiled(file, "permuted", self.names, rng)
-            files.append(file)
-            self.styles.append(style)
+                spoiled(table, heads, "permuted", self.names, rng)
+            if number == self.changed:
+                found = spoiled(table, heads, change, self.names, rng)
+                wrong = {
+                    "twice": style != "npz",
+                    "reordered": style == "npz" and not self.names,
+                    "missing": self.on_missing == "error",
+                }
+                if found in wrong:
+                    found = "error" if wrong[found] else "right"
+                self.expected = found
+            self.what += kind, style
             self.paths.append(folder / f"{side}-{seed}.{style}")
-        self.changed = int(rng.integers(2))
-        change = changes[seed % len(changes)]
-        self.expected = spoiled(files[self.changed], change, self.names, rng)
-        style = self.styles[self.changed]
-        if self.expected == "twice":
-            self.expected = "right" if style == "npz" else "error"
-        if self.expected == "reordered":
-            bare = style == "npz" and not self.names
-            self.expected = "error" if bare else "right"
-        if self.expected == "missing":
-            self.expected = "error" if self.on_missing == "error" else "right"
-        for file, path, style in zip(files, self.paths, self.styles):
-            write(file, path, style)
-        self.what = (change, self.styles, [f.kind for f in files], self.names)
+            write(table, heads, self.paths[-1], style)
 
     def join(self):
         sides = [read_side(path) for path in self.paths]
