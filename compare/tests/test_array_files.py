@@ -12,17 +12,10 @@ import numpy as np
 import pytest
 
 from churn_compare import array_files, compare
-from churn_compare.array_files import (
-    ArrayFileError,
-    NpzArrays,
-    read_npy,
-    replace_file,
-    write_file,
-)
 from churn_compare.reading.labels import read_ids, read_labels
 from churn_compare.reading.sides import read_side
 from churn_compare.store import ShardWriter, load_predictions, write_index
-from tests.failures import fails
+from tests.cases import fails
 
 N, C = 6, 3
 LABELS = np.zeros(2000, int)
@@ -40,29 +33,19 @@ def _with(path, **more):
     return path
 
 
-READERS = {
-    "side": lambda path: read_side(path),
-    "ids": lambda path: read_ids(path),
-    "labels": lambda path: read_labels(path),
-    "predictions": lambda path: load_predictions(path),
-}
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_only_what_is_used_is_unpacked(reader, rng, tmp_path, little_memory):
+@pytest.mark.parametrize("read", [read_side, read_ids, read_labels, load_predictions])
+def test_only_what_is_used_is_unpacked(read, rng, tmp_path, little_memory):
     logits = rng.normal(size=(N, C))
-    path = _with(tmp_path / "a.npz", unused=np.zeros(10**6), logits=logits)
-    READERS[reader](path)
+    read(_with(tmp_path / "a.npz", unused=np.zeros(10**6), logits=logits))
 
 
-@pytest.mark.parametrize("reader", ["side", "predictions"])
-def test_what_does_not_fit_into_memory_is_not_unpacked(reader, tmp_path, little_memory):
-    name = "logits"
-    path = _with(tmp_path / "a.npz", **{name: np.zeros((N, 10**6))})
-    message = rf"a.npz.*{name}: unpacking it would take 0.0 GiB, more than half of"
-    fails(message, READERS[reader], path, of=ValueError)
+@pytest.mark.parametrize("read", [read_side, load_predictions])
+def test_what_does_not_fit_into_memory_is_not_unpacked(read, tmp_path, little_memory):
+    path = _with(tmp_path / "a.npz", logits=np.zeros((N, 10**6)))
+    message = "a.npz.*logits: unpacking it would take 0.0 GiB, more than half of"
+    fails(message, read, path, of=ValueError)
     np.savez(path, logits=np.zeros((N, 1000)))  # is not packed
-    assert isinstance(NpzArrays(path, mapped=True)["logits"], np.memmap)
+    assert isinstance(array_files.NpzArrays(path, mapped=True)["logits"], np.memmap)
 
 
 def _npy(header, data=b"", version=1):
@@ -97,11 +80,11 @@ FORGED = {
 def test_forged_headers_are_refused(name, tmp_path):
     content, message = FORGED[name]
     (tmp_path / "a.npy").write_bytes(content)
-    fails(message, read_npy, tmp_path / "a.npy", of=ValueError)
+    fails(message, array_files.read_npy, tmp_path / "a.npy", of=ValueError)
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", content)
-    with pytest.raises(ArrayFileError, match=f"^a: .*{message}"):
-        NpzArrays(tmp_path / "a.npz")["a"]
+    with pytest.raises(array_files.ArrayFileError, match=f"^a: .*{message}"):
+        array_files.NpzArrays(tmp_path / "a.npz")["a"]
     with pytest.raises(ValueError, match=r"^[^\n]*$"):
         read_side(tmp_path / "a.npz", prediction_column="a")
 
@@ -116,7 +99,7 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
         "big": np.arange(9, dtype=">i8"),
     }
     savez(tmp_path / "a.npz", **arrays)
-    found = NpzArrays(tmp_path / "a.npz")
+    found = array_files.NpzArrays(tmp_path / "a.npz")
     assert list(found) == list(arrays) and "two" in found and "no" not in found
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
@@ -128,7 +111,7 @@ def test_a_flipped_bit_is_found_in_an_array_that_is_mapped(rng, tmp_path, monkey
     monkeypatch.setattr(array_files, "_CHECK_BYTES", 1000)
     logits, path = rng.normal(size=(200, 5)), tmp_path / "a.npz"
     np.savez(path, ids=np.arange(200), logits=logits)
-    found = NpzArrays(path, mapped=True)["logits"]
+    found = array_files.NpzArrays(path, mapped=True)["logits"]
     assert isinstance(found, np.memmap) and np.array_equal(found, logits)
     content = bytearray(path.read_bytes())
     content[content.index(logits[99, 2].tobytes()) + 7] ^= 0x40
@@ -175,13 +158,13 @@ def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
     killed = write + "file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", killed, name]).returncode < 0
     (left,) = tmp_path.iterdir()
-    write_file(name, "whole")
+    array_files.write_file(name, "whole")
     assert left.exists()  # its writer may be about to lock it
     os.utime(left, (0, 0))
-    with replace_file(name) as file:  # one that is written to is kept
+    with array_files.replace_file(name) as file:  # one that is written to is kept
         (own,) = (p for p in tmp_path.glob(".*.tmp") if p != left)
         os.utime(own, (0, 0))
-        write_file(name, "other")
+        array_files.write_file(name, "other")
         assert own.exists() and not left.exists()
         file.write(b"last")
     assert [p.name for p in tmp_path.iterdir()] == ["a[1].json"]
@@ -189,23 +172,23 @@ def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
 
 
 def test_a_file_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
-    path = write_file(tmp_path / "new" / "a.txt", "é")
-    assert path.read_bytes() == write_file(path, "é".encode()).read_bytes()
+    path = array_files.write_file(tmp_path / "new" / "a.txt", "é")
+    assert path.read_bytes() == array_files.write_file(path, "é".encode()).read_bytes()
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_file(pipe, "through")
+    array_files.write_file(pipe, "through")
     assert os.read(reader, 20) == b"through"
-    with replace_file(pipe) as file:
+    with array_files.replace_file(pipe) as file:
         np.savez(file, a=np.arange(3))
     with np.load(io.BytesIO(os.read(reader, 4096))) as arrays:
         assert arrays["a"].tolist() == [0, 1, 2]
     os.close(reader)
     assert pipe.is_fifo()
     for write in (
-        lambda: write_file(tmp_path, "a folder"),
-        replace_file(tmp_path).__enter__,
+        lambda: array_files.write_file(tmp_path, "a folder"),
+        array_files.replace_file(tmp_path).__enter__,
     ):
         with pytest.raises(IsADirectoryError):
             write()

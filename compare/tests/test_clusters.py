@@ -7,12 +7,10 @@ from scipy import stats
 import churn_compare
 from churn_compare import join, read_side
 from churn_compare.noise import noise_floor
-from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition, ratio, value_sums
 from churn_compare.versions import compare_versions
-from tests.failures import fails
-from tests.results import groups_of, intervals, noise, p_of
+from tests.cases import class_scan, csv_file, fails, groups_of, intervals, noise, p_of
 
 
 def clustered(seed, runs=(1, 1), clusters=30, examples=400):
@@ -20,10 +18,8 @@ def clustered(seed, runs=(1, 1), clusters=30, examples=400):
     rng = np.random.default_rng(seed)
     of = np.concatenate([np.arange(clusters), rng.integers(0, clusters, examples)])
     rate = rng.beta(0.3, 1.5, clusters)[of[:examples]]
-    sides = (
-        ScannedSide((rng.random((r, examples)) < rate).astype(np.int32)) for r in runs
-    )
-    return Scanned(*sides), np.zeros(examples, np.int64), of[:examples]
+    sides = (rng.random((r, examples)) < rate for r in runs)
+    return class_scan(*sides), np.zeros(examples, np.int64), of[:examples]
 
 
 @pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
@@ -51,18 +47,18 @@ def test_a_part_of_the_examples_is_as_if_there_were_no_others():
     scanned, labels, clusters = clustered(2)
     inside = np.arange(len(labels)) % 3 == 0
     kept = np.unique(clusters[inside], return_inverse=True)[1]
-    sides = [ScannedSide(s.predicted[:, inside]) for s in (scanned.old, scanned.new)]
-    alone = intervals(Scanned(*sides), labels[inside], clusters=kept)
+    part = class_scan(*(s.predicted[:, inside] for s in (scanned.old, scanned.new)))
+    alone = intervals(part, labels[inside], clusters=kept)
     groups = np.where(inside, 0, -1)
     found, of_groups = groups_of(scanned, labels, groups, 1, clusters)
     assert vars(found["churn"].of(0)) == pytest.approx(vars(alone["churn"]))
-    assert of_groups[0] == p_of(Scanned(*sides), labels[inside], kept)
+    assert of_groups[0] == p_of(part, labels[inside], kept)
 
 
 def test_copies_of_each_example_are_one_cluster():
     scanned, labels, _ = clustered(28, (3, 3), examples=300)
     sides = (scanned.old.predicted, scanned.new.predicted)
-    copied = Scanned(*(ScannedSide(np.repeat(side, 5, axis=1)) for side in sides))
+    copied = class_scan(*(np.repeat(side, 5, axis=1) for side in sides))
     clusters = np.repeat(np.arange(300), 5)
     single = intervals(scanned, labels, clusters=np.arange(300))
     found = intervals(copied, np.repeat(labels, 5), clusters=clusters)
@@ -75,9 +71,8 @@ def test_copies_of_each_example_are_one_cluster():
 
 
 def test_without_an_event_clusters_count_and_not_examples():
-    same = ScannedSide(np.zeros((1, 1000), np.int32))
-    clusters = np.arange(1000) % 20
-    found = intervals(Scanned(same, same), np.zeros(1000, int), clusters=clusters)
+    same, clusters = np.zeros(1000, int), np.arange(1000) % 20
+    found = intervals(class_scan(same, same), same, clusters=clusters)
     t = stats.t.ppf(0.975, 19)
     assert found["churn"].high == pytest.approx(t**2 / (20 + t**2))
     assert found["accuracy_gain"].high == pytest.approx(t**2 / (20 + t**2))
@@ -96,8 +91,7 @@ def test_more_clusters_than_groups():
     assert found.high - found.value == pytest.approx(half, rel=0.06)
 
 
-def test_the_sign_flip_test_by_enumeration_and_in_large_samples():
-    rng = np.random.default_rng(0)
+def test_the_sign_flip_test_by_enumeration_and_in_large_samples(rng):
     for _ in range(20):
         net = rng.integers(-4, 5, size=rng.integers(1, 10))
         signs = np.stack(np.meshgrid(*[[-1, 1]] * len(net)), -1).reshape(-1, len(net))
@@ -124,13 +118,11 @@ def test_clusters_as_values_as_a_mapping_and_as_a_column(tmp_path):
     old, new = ({"prediction": p, "id": ids, "label": LABELS} for p in (OLD, NEW))
     mapped = dict(zip(ids, DOCUMENTS, strict=True))
     table = {"id": ids[::-1], "doc": DOCUMENTS[::-1], "part": list("mmmnnn")}
-    rows = zip(ids, OLD, LABELS, DOCUMENTS, strict=True)
-    lines = (",".join(map(str, row)) for row in rows)
-    (tmp_path / "old.csv").write_text("\n".join(["id,prediction,label,doc", *lines]))
+    path = csv_file(tmp_path / "old.csv", **old, doc=DOCUMENTS)
     for given, options in (
         (old, {"clusters": mapped}),
         (old, {"clusters": "doc", "slices": table}),
-        (tmp_path / "old.csv", {"clusters": "doc"}),
+        (path, {"clusters": "doc"}),
         (old | {"doc": DOCUMENTS}, {"clusters": "doc"}),
     ):
         found = churn_compare.compare(given, new, **options)
@@ -191,9 +183,9 @@ def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
 
 
 def test_an_id_with_two_clusters_is_refused(tmp_path):
-    rows = ["id,run,prediction,doc", "0,0,1,a", "1,0,1,b", "0,1,1,a", "1,1,0,a"]
-    (tmp_path / "old.csv").write_text("\n".join(rows))
-    old, message = tmp_path / "old.csv", "rows of the same id differ in column doc"
+    old = {"id": [0, 1, 0, 1], "run": [0, 0, 1, 1], "prediction": [1, 1, 1, 0]}
+    old = csv_file(tmp_path / "old.csv", **old, doc="abaa")
+    message = "rows of the same id differ in column doc"
     for more in ({"clusters": "doc"}, {"by": ["doc"]}):
         more["confirm"] = ["same-file"]
         fails(message, churn_compare.compare, old, old, **more)

@@ -7,6 +7,7 @@ from churn_compare.comparison import compare, compare_outcomes
 from churn_compare.reading.account import DOUBTS
 from churn_compare.reading.join import read_pair
 from churn_compare.verdict import sentences
+from tests.cases import csv_file, fails
 
 LABELS = np.arange(40) % 3
 FEW = {"resamples": 100}
@@ -123,8 +124,7 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
     ],
 )
 def test_settings_that_make_no_sense_are_refused(setting, message):
-    with pytest.raises(ValueError, match=message):
-        compare([0, 1], [0, 1], **setting)
+    fails(message, compare, [0, 1], [0, 1], **setting, of=ValueError)
     if "regressions" in setting:
         with pytest.raises(ValueError, match=message):
             compare_outcomes({"score": [0, 1]}, {"score": [1, 1]}, **setting)
@@ -147,13 +147,11 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
                 given |= {"probs": scores[..., turn], "class_names": names[turn]}
             sides.append(given)
             continue
-        path = tmp_path / f"{name}.csv"
-        lines = ["run,id,prob_0,prob_1,pred"]
-        for r, i in np.ndindex(3, 300):
-            cells = (*scores[r, i], of[r, i])
-            lines.append(f"{r},{i}," + ",".join(map(str, cells)))
-        path.write_text("\n".join([lines[0], *rng.permutation(lines[1:])]) + "\n")
-        sides.append(path)
+        (run, ids), rows = np.indices((3, 300)), rng.permutation(900)
+        columns = {"run": run, "id": ids, "pred": of}
+        columns |= {f"prob_{c}": scores[..., c] for c in (0, 1)}
+        columns = {name: values.ravel()[rows] for name, values in columns.items()}
+        sides.append(csv_file(tmp_path / f"{name}.csv", **columns))
     truth = np.array(["no", "yes"])[labels] if form == "names" else labels
     if form == "columns":
         truth = dict(enumerate(truth))
@@ -315,8 +313,7 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
 
 
 @pytest.mark.parametrize(("classes", "examples"), [(3, 20), (5, 60), (100, 2000)])
-def test_numbers_from_1_in_place_of_0_are_doubted(classes, examples):
-    rng = np.random.default_rng(0)
+def test_numbers_from_1_in_place_of_0_are_doubted(rng, classes, examples):
     labels, wrong = rng.integers(0, classes, (2, examples))
     new = np.where(rng.random(examples) < 0.85, labels, wrong)
     for old in (new + 1, (new + 1) % classes):

@@ -12,9 +12,8 @@ from scipy import optimize, special, stats
 
 from churn_compare import compare
 from churn_compare.estimates import difference_ends, run_part, share_ends, uncertainty
-from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sums import bca_ends, partition
-from tests.results import groups_of, noise
+from tests.cases import class_scan, groups_of, noise
 
 Z = special.ndtri(0.975)
 NORMAL = NormalDist()
@@ -47,7 +46,7 @@ def test_the_gain_is_covered_by_exact_enumeration(examples, lost, gained):
 
 
 @pytest.mark.parametrize("flips", [0.02, 0.1])
-def test_detection_and_equivalence_have_the_power_they_say(flips):
+def test_detection_and_equivalence_have_the_power_they_say(rng, flips):
     # 80 of 100 intervals leave out zero where the gain is the detectable one, and at
     # most 5 of 100 lie within a margin that is the gain.
     N = 3000
@@ -56,7 +55,6 @@ def test_detection_and_equivalence_have_the_power_they_say(flips):
     sides[1, 0, int(N * flips / 2) : int(N * flips)] = 1
     gain = compare(*sides, labels=np.zeros(N, int), resamples=100).detectable
     assert gain == pytest.approx((Z + special.ndtri(0.8)) * math.sqrt(flips / N))
-    rng = np.random.default_rng(0)
     chances = [(flips - gain) / 2, (flips + gain) / 2, 1 - flips]
     lost, gained, _ = rng.multinomial(N, chances, size=4000).T / N
     variance = (lost + gained - np.square(gained - lost)) / N
@@ -106,8 +104,8 @@ def versions(rng, trials, examples, runs, shift=0.0, difference=0.0):
     for R, part in zip(runs, (0.0, own), strict=True):
         score = 4.0 + difficulty + part + rng.standard_normal((R, N))
         score = score + shift * rng.standard_normal((R, trials))[:, trial]
-        sides.append(ScannedSide((score < 0).astype(np.int32)))
-    return Scanned(*sides), np.zeros(N, np.int32), trial
+        sides.append(score < 0)
+    return class_scan(*sides), np.zeros(N, np.int32), trial
 
 
 def truth(shift):

@@ -1,11 +1,10 @@
 """Names from files reach a terminal, a CI log, Markdown and HTML without effect."""
 
-import csv
-
 import pytest
 
 from churn_compare.cli import main
 from churn_compare.escaping import escape, markdown_text, printable
+from tests.cases import csv_file
 
 NAMES = (
     "::error::pwned",
@@ -39,27 +38,21 @@ def test_html_keeps_lines_and_loses_controls():
     assert escape("<a>\n\x1b\u202e") == "&lt;a&gt;\n  "
 
 
-def table(path, *heads, rows):
-    with open(path, "w", newline="") as file:
-        lines = csv.writer(file)
-        lines.writerow(["id", *heads])
-        lines.writerows([f"{NAMES[i % len(NAMES)]}{i}", *row] for i, *row in rows)
-
-
 def test_every_output_of_compare_is_clean(tmp_path, capsys):
     classes = ("::notice::c", "\x1b[2Jd", "[red]e<script>alert(2)</script>")
-    sides = []
-    for side, shift in (("old<img src=x onerror=alert(3)>", 0), ("::add-mask::new", 1)):
-        sides.append(tmp_path / f"{side}.csv")
-        rows = (
-            (i, classes[i % 3], classes[(i + shift * (i % 2)) % 3]) for i in range(30)
+    ids = [f"{name}{i}" for i, name in enumerate(NAMES * 3)]
+    label, moved = ([classes[(i + s * (i % 2)) % 3] for i in range(30)] for s in (0, 1))
+    sides = [
+        csv_file(tmp_path / f"{side}.csv", id=ids, label=label, prediction=predicted)
+        for side, predicted in (
+            ("old<img src=x onerror=alert(3)>", label),
+            ("::add-mask::new", moved),
         )
-        table(sides[-1], "label", "prediction", rows=rows)
-    slices = tmp_path / "slices.csv"
-    rows = ((i, NAMES[i % len(NAMES)]) for i in range(30))
-    table(slices, "::stop-commands::x\x1b[1m<img src=x>", rows=rows)
+    ]
+    slices = {"id": ids, "::stop-commands::x\x1b[1m<img src=x>": NAMES * 3}
     page, comment = tmp_path / "page.html", tmp_path / "comment.md"
-    options = ["--slices", slices, "--html", page, "--markdown", comment]
+    options = ["--slices", csv_file(tmp_path / "slices.csv", **slices)]
+    options += ["--html", page, "--markdown", comment]
     gates = ["--max-churn", "1%", "--max-slice-nfr", "2%"]
     assert main([*map(str, (*sides, *options, *gates))]) == 1
     terminal = capsys.readouterr().out
@@ -73,6 +66,6 @@ def test_every_output_of_compare_is_clean(tmp_path, capsys):
     assert "pwned" in text and "\x1b" not in text and "\u202e" not in text
     assert "&lt;script&gt;alert(" in text and "&lt;img src=x" in text
     assert "<script>alert" not in text and "<img" not in text
-    assert main([str(sides[0]), "no\n::error::such\x1b[1m.csv"]) == 2
+    assert main([sides[0], "no\n::error::such\x1b[1m.csv"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "::" not in said and "\x1b" not in said

@@ -9,7 +9,7 @@ from churn_compare import findings
 from churn_compare.example_numbers import class_numbers
 from churn_compare.findings import class_flow, largest_regressions, reliability_curve
 from churn_compare.pair import ScannedSide
-from tests.results import intervals, pair_of, random_logits
+from tests.cases import intervals, pair_of, random_logits
 
 
 def largest(pair, scanned, count):

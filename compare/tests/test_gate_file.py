@@ -1,6 +1,7 @@
 """Gates as they are written in a file."""
 
 import datetime
+import re
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from churn_compare.gates import (
     read_waivers,
 )
 from churn_compare.result import Waiver
-from tests.failures import fails
+from tests.cases import fails
 
 EVERYTHING = """
 on = "bound"
@@ -116,9 +117,7 @@ def test_every_quantity_has_a_key(bound):
 )
 def test_a_wrong_entry_is_named(tmp_path, text, message):
     path = written(tmp_path, text)
-    with pytest.raises(GateError) as caught:
-        read_gates(path)
-    assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
+    fails(f"^{path}: .*{re.escape(message)}", read_gates, path, of=GateError)
 
 
 def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
@@ -154,6 +153,7 @@ NEW = (np.arange(100) < 10).astype(int)  # 10 negative flips
 LATER = (datetime.date.today() + datetime.timedelta(days=1)).isoformat()
 BEFORE = (datetime.date.today() - datetime.timedelta(days=1)).isoformat()
 TODAY = datetime.date.today().isoformat()
+WAIVE = f'[[waive]]\nid = {{}}\nreason = "known"\nuntil = {LATER}\n'
 
 
 def compared(*waivers, **options):
@@ -203,11 +203,9 @@ def test_what_has_no_effect_is_noted():
 
 @pytest.mark.parametrize("kind", ["correct", "score"])
 def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
-    path = tmp_path / "gates.toml"
     name = {"correct": "nfr", "score": "share-worse"}[kind]
     text = f'max-{name} = "8%"\n[slices.half]\nmax-{name} = "17%"\n'
-    waive = '[[waive]]\nid = {}\nreason = "known"\nuntil = {}\n'
-    path.write_text(text + "".join(waive.format(i, LATER) for i in (3, 5, 70)))
+    path = written(tmp_path, text + "".join(map(WAIVE.format, (3, 5, 70))))
     half = ["first"] * 50 + ["second"] * 50
     old, new = (
         {"id": np.arange(100), kind: worth, "half": half}
@@ -232,17 +230,16 @@ def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
 
 
 def test_a_file_has_waivers_next_to_gates(tmp_path):
-    path = tmp_path / "gates.toml"
-    text = 'max-nfr = "9%"\n[[waive]]\nid = 3\nreason = "bad label"\nuntil = {}\n'
-    path.write_text(text.format(LATER))
+    text = 'max-nfr = "9%"\n' + WAIVE.format(3)
+    path = written(tmp_path, text)
     assert len(read_gates(path)) == 1
-    assert read_waivers(path) == (Waiver("3", "bad label", LATER),)
+    assert read_waivers(path) == (Waiver("3", "known", LATER),)
     assert compare(OLD, NEW, labels=LABELS, gates=path).passed
     for name, values in (("v1", OLD), ("v2", NEW)):
         np.save(tmp_path / f"{name}.npy", values)
     found = compare_versions(tmp_path, labels=LABELS, gates=path)
     assert found.passed and found.steps[0].waived.flips == 1
-    path.write_text(text.format(BEFORE))
+    path.write_text(text.replace(LATER, BEFORE))
     assert not compare(OLD, NEW, labels=LABELS, gates=path).passed
 
 
@@ -257,8 +254,7 @@ def test_a_file_has_waivers_next_to_gates(tmp_path):
     ],
 )
 def test_a_wrong_waiver_is_named(tmp_path, text, message):
-    path = tmp_path / "gates.toml"
-    path.write_text(f"max-churn = 1\n[[waive]]\n{text}")
+    path = written(tmp_path, f"max-churn = 1\n[[waive]]\n{text}")
     fails(message, read_waivers, path, of=GateError)
     path.write_text("waive = 3")
     fails(r"must be written \[\[waive\]\]", read_waivers, path, of=GateError)
@@ -267,7 +263,5 @@ def test_a_wrong_waiver_is_named(tmp_path, text, message):
 def test_waivers_need_labels_and_are_there_once(tmp_path):
     with pytest.raises(GateError, match="no labels"):
         compare(OLD, NEW, waivers=[Waiver("3", "r", LATER)])
-    path = tmp_path / "gates.toml"
-    one = f'[[waive]]\nid = 3\nreason = "r"\nuntil = {LATER}\n'
-    path.write_text(f"max-churn = 1\n{one}{one}")
+    path = written(tmp_path, "max-churn = 1\n" + 2 * WAIVE.format(3))
     fails("'3' is waived twice", read_waivers, path, of=GateError)

@@ -2,14 +2,15 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
 
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import Gate, GateError, check_gates, combined, gates_by_name
-from churn_compare.pair import Pair, Table
 from churn_compare.result import Group, Interval, Measured
+from tests.cases import fails, pair_of
 
 NONE = Interval(math.nan, math.nan, math.nan)
 FOUND = {
@@ -193,8 +194,7 @@ def test_churn_beyond_noise_can_have_a_limit():
     found = outcome(Gate("excess_churn", 0.01, on="bound"), quantities=excess)
     assert not found.passed
     assert found.gate == "upper end of excess churn at most +1 points"
-    with pytest.raises(GateError, match="no such number here"):
-        outcome(Gate("excess_churn", 0.01))
+    fails("no such number here", outcome, Gate("excess_churn", 0.01), of=GateError)
 
 
 def test_a_later_gate_takes_the_place_of_one_about_the_same():
@@ -224,18 +224,12 @@ def test_a_later_gate_takes_the_place_of_one_about_the_same():
     ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(fields, message):
-    with pytest.raises(GateError) as caught:
-        Gate(**({"quantity": "churn", "limit": 0.1} | fields))
-    assert message in str(caught.value)
+    given = {"quantity": "churn", "limit": 0.1} | fields
+    fails(re.escape(message), Gate, **given, of=GateError)
 
 
-def pair(labels=True, scores=True, runs=1, slices=None):
-    values = np.zeros((runs, 4, 3)) if scores else np.zeros((runs, 4), int)
-    side = Table(
-        "a", "logits" if scores else "classes", values, runs=tuple(range(runs))
-    )
-    known = np.array([0, 1, 1, 0]) if labels else None
-    return Pair(side, side, np.arange(4), 3, labels=known, slices=slices or {})
+def pair(labels=(0, 1, 1, 0), values=np.zeros((1, 4, 3)), **fields):
+    return pair_of(values, values, labels, **fields)[0]
 
 
 def of(grouping, group=""):
@@ -243,15 +237,17 @@ def of(grouping, group=""):
 
 
 NORTH = np.array(["north", "south", "north", ""])
-SLICED = pair(runs=2, slices={"region": NORTH})
+SLICED = pair(values=np.zeros((2, 4, 3)), slices={"region": NORTH})
+UNLABELLED = pair(labels=None)
+OF_CLASSES = pair(values=np.zeros((1, 4), int))
 
 
 @pytest.mark.parametrize(
     ("gate", "on", "message"),
     [
-        (Gate("accuracy_gain", 0, "min"), pair(labels=False), "there are no labels"),
-        (of("class"), pair(labels=False), "no labels"),
-        (Gate("nll_new", 1), pair(scores=False), "a has predicted classes only"),
+        (Gate("accuracy_gain", 0, "min"), UNLABELLED, "there are no labels"),
+        (of("class"), UNLABELLED, "no labels"),
+        (Gate("nll_new", 1), OF_CLASSES, "new has predicted classes only"),
         (Gate("excess_churn", 0.1), pair(), "both versions have one run"),
         (of("*"), pair(), "there are no slices"),
         (of("regions"), SLICED, "no column of the slices 'regions'; did you mean reg"),
@@ -261,13 +257,12 @@ SLICED = pair(runs=2, slices={"region": NORTH})
     ],
 )
 def test_what_the_predictions_cannot_answer_is_refused_at_once(gate, on, message):
-    with pytest.raises(GateError) as caught:
-        check_gates([Gate("churn", 0.5), gate], on)
-    assert f"the gate {gate.text!r} cannot be judged: " in str(caught.value)
-    assert message in str(caught.value)
+    said = re.escape(f"the gate {gate.text!r} cannot be judged: ")
+    said += f".*{re.escape(message)}"
+    fails(said, check_gates, [Gate("churn", 0.5), gate], on, of=GateError)
 
 
 def test_what_the_predictions_can_answer_is_fine():
     gates = [of("region", "north"), of("region", "(none)"), of("*"), of("class", "1")]
     check_gates([*gates, Gate("nll_change", 0.1), Gate("excess_churn", 0.1)], SLICED)
-    check_gates([Gate("churn", 0.1)], pair(labels=False, scores=False))
+    check_gates([Gate("churn", 0.1)], pair(None, np.zeros((1, 4), int)))

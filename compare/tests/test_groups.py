@@ -10,8 +10,7 @@ from churn_compare import compare, compare_outcomes, compare_versions
 from churn_compare.comparison import compare_pair
 from churn_compare.example_ids import PredictionsError
 from churn_compare.significance import holm, mcnemar_exact
-from tests.failures import fails
-from tests.results import pair_of, random_logits
+from tests.cases import fails, pair_of, random_logits
 
 SHARES = ("churn", "negative_flip_rate", "positive_flip_rate")
 
@@ -104,21 +103,16 @@ def test_classes_without_examples_are_no_groups():
 
 
 def test_without_labels_only_churn_is_a_number():
-    slices = {"kind": np.array(["a", "b", "a"])}
-    pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    of_classes, (a, b) = groups_of(pair, scanned)
-    assert of_classes == []
-    assert (a["churn"].value, b["churn"].value) == (0.5, 0.0)
-    for group in (a, b):
-        assert list(group.quantities) == ["churn"]
-        assert np.isnan([group.p, group.adjusted_p]).all()
-
-
-def test_examples_without_a_value_and_the_value_none_are_one_group():
+    """Examples without a value are in one group with those of the value `(none)`."""
     slices = {"kind": np.array(["(none)", "", "(a)"])}
     pair, scanned = pair_of([[0, 1, 1]], [[0, 1, 0]], slices=slices)
-    _, groups = groups_of(pair, scanned)
-    assert [(g.name, g.examples) for g in groups] == [("(a)", 1), ("(none)", 2)]
+    of_classes, groups = groups_of(pair, scanned)
+    assert of_classes == []
+    found = [(group.name, group.examples, group["churn"].value) for group in groups]
+    assert found == [("(a)", 1, 1.0), ("(none)", 2, 0.0)]
+    for group in groups:
+        assert list(group.quantities) == ["churn"]
+        assert np.isnan([group.p, group.adjusted_p]).all()
 
 
 def three(seed=0, sizes=(40, 200, 900)):
@@ -175,16 +169,6 @@ def test_flips_that_are_all_alike_have_the_p_of_their_signs():
     task = np.repeat(["a", "b"], 3)
     found = pooled(np.zeros(6, int), np.ones(6, int), task)
     assert found.pooled.p == found.p == 2.0**-5
-
-
-def test_a_small_benchmark_weighs_as_much_as_a_large_one():
-    task = np.repeat(["large", "small"], [2000, 100])
-    old, new = np.zeros((2, 2100), int)
-    old[:60], new[60:75] = 1, 1  # the large one gains
-    new[-12:] = 1  # the small one loses
-    found = pooled(old, new, task)
-    assert found.p < 0.001 and found["accuracy_gain"].value > 0
-    assert found.pooled.gain.value < 0 and found.pooled.p < 0.05
 
 
 def test_clusters_and_runs_widen_the_mean():

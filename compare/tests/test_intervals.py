@@ -7,13 +7,7 @@ from scipy import stats
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from churn_compare.scanning import scan
-from tests.results import intervals, noise, pair_of, random_logits
-
-
-def classes(old, new):
-    """Predicted classes only, one or several runs a side."""
-    sides = (ScannedSide(np.atleast_2d(np.asarray(x, np.int32))) for x in (old, new))
-    return Scanned(*sides)
+from tests.cases import class_scan, intervals, noise, pair_of, random_logits
 
 
 def reference(old, new, labels):
@@ -50,7 +44,7 @@ def reference(old, new, labels):
 def test_a_case_by_hand():
     #         same right, negative flip, neutral, positive flip, wrong alike
     old, new, labels = [0, 0, 1, 1, 2], [0, 1, 2, 0, 2], np.zeros(5, int)
-    found = {k: v.value for k, v in intervals(classes(old, new), labels).items()}
+    found = {k: v.value for k, v in intervals(class_scan(old, new), labels).items()}
     # Classes 0, 1, 2 are predicted 2, 2, 1 times before and 2, 1, 2 times after.
     chance = (2 * 2 + 2 * 1 + 1 * 2) / 25
     assert found == pytest.approx(
@@ -77,7 +71,7 @@ def test_a_case_by_hand():
 def test_values_equal_loops_over_pairs_of_runs(runs, examples):
     labels, old, new = random_logits(1, runs, examples)
     old, new = old.argmax(-1), new.argmax(-1)
-    found = intervals(classes(old, new), labels)
+    found = intervals(class_scan(old, new), labels)
     for name, number in reference(old, new, labels).items():
         assert found[name].value == pytest.approx(number, rel=1e-12, abs=1e-12), name
 
@@ -91,7 +85,7 @@ def test_what_is_found_depends_on_what_is_given():
         "kl_divergence",
         "kappa",
     ]
-    only = intervals(classes(old.argmax(-1), new.argmax(-1)), labels)
+    only = intervals(class_scan(old.argmax(-1), new.argmax(-1)), labels)
     assert not any(name.startswith(("nll", "brier", "ece", "surr")) for name in only)
     half = Scanned(scanned.old, ScannedSide(scanned.new.predicted))
     found = intervals(half, labels, resamples=100)
@@ -118,7 +112,7 @@ def test_ends_hold_the_value_and_stay_within_bounds(runs, examples, scale):
 
 def test_no_flip_is_not_certain():
     same = np.arange(100) % 5
-    found = intervals(classes(same, same), same)
+    found = intervals(class_scan(same, same), same)
     assert (found["churn"].low, found["negative_flip_rate"].value) == (0, 0)
     assert found["churn"].high == pytest.approx(1.96**2 / (100 + 1.96**2), rel=1e-3)
     assert found["accuracy_gain"].low == -found["accuracy_gain"].high < 0

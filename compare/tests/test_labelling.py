@@ -14,8 +14,7 @@ from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import GateError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
-from tests.failures import fails
-from tests.results import csv_file
+from tests.cases import csv_file, fails
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 N = 1200

@@ -11,9 +11,9 @@ from churn_compare.estimates import all_examples, share_ends, uncertainty
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gate_outcomes import judge
 from churn_compare.outcomes import noise_floor
-from churn_compare.pair import Scanned, ScannedSide
+from churn_compare.pair import Scanned
 from churn_compare.verdict import sentences
-from tests.results import noise
+from tests.cases import class_scan, noise
 
 
 def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
@@ -24,9 +24,9 @@ def sides(seed, old_runs, new_runs, moved=0.0, of_runs=0.0):
     def side(runs, by):
         noise = rng.normal(size=(runs, *base.shape))
         noise += of_runs * rng.normal(size=(runs, 1, 3))
-        return ScannedSide((base + by + noise).argmax(axis=-1).astype(np.int32))
+        return (base + by + noise).argmax(axis=-1)
 
-    return Scanned(side(old_runs, 0.0), side(new_runs, shift))
+    return class_scan(side(old_runs, 0.0), side(new_runs, shift))
 
 
 def churn(runs):
@@ -113,19 +113,16 @@ def test_with_one_new_run_p_is_that_of_one_more_draw(of_runs):
     assert solves(excess(x, 4), of_examples, normal, of_runs, 1, found.p / 2)
 
 
-def test_equal_versions_of_few_counts_are_not_told_apart():
+def test_equal_versions_of_few_counts_are_not_told_apart(rng):
     """The remainders of counts are often 0 exactly; p is not, where nothing changed."""
-    rng = np.random.default_rng(0)
     found = []
     for churn_is, examples in ((0.03, 897), (0.1, 300), (0.3, 100)):
         wrong = (1 - np.sqrt(1 - 2 * churn_is)) / 2
         for _ in range(40):
-            runs = (rng.random((6, examples)) < wrong).astype(np.int32)
-            scanned = Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:]))
-            found.append(noise(scanned).p)
+            runs = rng.random((6, examples)) < wrong
+            found.append(noise(class_scan(runs[:3], runs[3:])).p)
         # There are three ways to deal four runs: no test of 5 % exists.
-        two = Scanned(ScannedSide(runs[:2]), ScannedSide(runs[3:5]))
-        assert np.isnan(noise(two).p)
+        assert np.isnan(noise(class_scan(runs[:2], runs[3:5])).p)
     assert np.mean(np.array(found) < 0.05) <= 0.11  # 5 % and three standard errors
 
 
@@ -140,15 +137,13 @@ def test_where_one_run_decides_there_is_no_p(seed, outlier):
     """Five runs predict 1 on 11 to 18 % of examples, one on 48 or 54 %."""
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=300) + rng.normal(size=(6, 300))
-    runs = (scores + rng.choice([0, 0, 0, 1.5], 6)[:, None] > 1.5).astype(np.int32)
+    runs = (scores + rng.choice([0, 0, 0, 1.5], 6)[:, None] > 1.5) * 1
     assert runs.mean(axis=1).argmax() == outlier
-    found = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
+    found = noise(class_scan(runs[:3], runs[3:]))
     assert np.isnan(found.p) and found.one_run
-    left = [
-        side[np.arange(3) + s * 3 != outlier]
-        for s, side in enumerate((runs[:3], runs[3:]))
-    ]
-    assert noise(Scanned(*map(ScannedSide, left))).p > 0.05
+    sides = np.array_split(np.arange(6), 2)
+    left = [runs[side[side != outlier]] for side in sides]
+    assert noise(class_scan(*left)).p > 0.05
 
 
 def test_churn_within_a_side_has_the_interval_of_the_jackknife():
@@ -184,14 +179,14 @@ def test_identical_versions_are_not_said_to_differ():
 def test_noise_by_hand():
     old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
     new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
-    found = noise(Scanned(ScannedSide(old), ScannedSide(new)))
+    found = noise(class_scan(old, new))
     assert found.within_old.value == pytest.approx((1 + 2 + 1) / 3 / 4)
     assert found.within_new.value == pytest.approx(2 / 4)
     assert found.expected.value == pytest.approx((1 / 3 + 1 / 2) / 2)
     between = (2 + 4 + 3 + 3 + 4 + 2) / 6 / 4
     assert found.excess.value == pytest.approx(between - (1 / 3 + 1 / 2) / 2)
     assert np.isnan(found.p)  # four examples
-    numbers = class_numbers(Scanned(*map(ScannedSide, (old, new))), np.zeros(4, int))
+    numbers = class_numbers(class_scan(old, new), np.zeros(4, int))
     beyond = numbers.beyond_runs(all_examples(4, None, 0.95))
     expected = ((1 / 3 + 1 / 3) / 4 + (1 / 2 + 1 / 2) / 4) / 2  # right, then wrong
     assert beyond["expected_nfr"].value == pytest.approx(expected)
@@ -203,9 +198,8 @@ def test_noise_by_hand():
 @pytest.mark.parametrize("clusters", [None, np.arange(1200) // 3])
 @pytest.mark.parametrize("as_outcomes", [False, True])
 def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
-    as_outcomes, clusters
+    rng, as_outcomes, clusters
 ):
-    rng = np.random.default_rng(0)
     known, slices = rng.normal(1.5, 1.0, 1200), np.arange(1200) % 4
     runs = [known + rng.normal(size=(3, 1200)) > 0 for _ in range(2)]
     runs[1] &= (slices != 2) | (rng.random(1200) > 0.1)
@@ -234,18 +228,17 @@ def test_a_slice_that_an_update_breaks_stands_out_from_retraining(
 
 def test_noise_needs_several_runs_and_p_more_runs_and_examples():
     one, three = np.zeros((1, 6), int), np.eye(3, 6, dtype=int)
-    one, three = ScannedSide(one), ScannedSide(three)
-    assert noise(Scanned(one, one)) is None
-    found = noise(Scanned(three, one))
+    assert noise(class_scan(one, one)) is None
+    found = noise(class_scan(three, one))
     assert np.isnan(found.within_new.value) and np.isnan(found.p)
     assert found.expected == found.within_old
     runs = np.zeros((6, 1000), np.int32)
     runs[[0, 1, 3], :3] = 1
-    of_few_examples = noise(Scanned(ScannedSide(runs[:3]), ScannedSide(runs[3:])))
-    of_few_runs = noise(Scanned(ScannedSide(three.predicted[:2]), one))
+    of_few_examples = noise(class_scan(runs[:3], runs[3:]))
+    of_few_runs = noise(class_scan(three[:2], one))
     for few in (of_few_examples, of_few_runs, noise(sides(0, 3, 1, 2.0))):
         assert np.isnan(few.p) and np.isfinite(few.excess.value)
-    same = noise(Scanned(*[ScannedSide(np.zeros((2, 6), int))] * 2))
+    same = noise(class_scan(*np.zeros((2, 2, 6), int)))
     assert same.excess.value == 0.0
     assert same.excess.low < 0 < same.excess.high
 

@@ -9,8 +9,7 @@ from churn_compare import Rule, apply, compare, repair, serving
 from churn_compare.cli import main
 from churn_compare.gates import GateError
 from churn_compare.serving import Candidate, frontier
-from tests.failures import fails
-from tests.results import csv_file
+from tests.cases import csv_file, fails
 
 
 def versions(examples, seed, classes=5):

@@ -10,14 +10,11 @@ from churn_compare.cli import main
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import GateError
-from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.sizing import Components, components
-from tests.failures import fails
-from tests.results import csv_file
+from tests.cases import class_scan, csv_file, fails
 
 
-def test_parts_of_a_variance_are_found():
-    rng = np.random.default_rng(0)
+def test_parts_of_a_variance_are_found(rng):
     spread = {"e": 0.7, "r": 0.3, "s": 0.2, "er": 0.9, "es": 0.6, "ers": 0.8}
     N, A, B, found = 4000, 4, 3, []
     for _ in range(60):
@@ -77,14 +74,13 @@ def test_the_promised_power_is_reached(runs):
     every = all_examples(enough.examples, None, 0.95)
     told, trials = 0, 150
     for _ in range(trials):
-        sides = map(ScannedSide, drawn(rng, enough.examples, runs))
-        numbers = class_numbers(Scanned(*sides), labels[: enough.examples])
+        scanned = class_scan(*drawn(rng, enough.examples, runs))
+        numbers = class_numbers(scanned, labels[: enough.examples])
         told += numbers.change(every).low[0] > 0
     assert 0.7 * trials <= told <= 0.9 * trials
 
 
-def test_samples_of_each_example_count_as_runs():
-    rng = np.random.default_rng(0)
+def test_samples_of_each_example_count_as_runs(rng):
     p = rng.beta(2, 1, size=400)
     sides = [
         {
@@ -102,8 +98,7 @@ def test_samples_of_each_example_count_as_runs():
     assert samples[0].half_width < found.options[0].half_width
 
 
-def test_what_is_refused(tmp_path):
-    rng = np.random.default_rng(0)
+def test_what_is_refused(rng, tmp_path):
     labels = np.zeros(500, int)
     sides = [of[0] for of in drawn(rng, 500, 1)]
     two, one = {"max_nfr": 0.1, "max_churn": 0.2}, {"max_nfr": 0.1}

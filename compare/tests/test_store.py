@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import churn_compare
 from churn_compare import store, stored_logits
 from churn_compare.reading.sides import read_side
 from churn_compare.store import (
@@ -24,7 +23,7 @@ from churn_compare.store import (
 )
 from churn_compare.stored_logits import StoredLogits
 from churn_compare.versions import compare_versions
-from tests.failures import fails
+from tests.cases import fails
 
 R, N, C = 2, 23, 4
 
@@ -106,27 +105,21 @@ def test_non_finite_logits_are_refused_unless_their_run_was_stopped(rng, value):
     assert Predictions(good.ids, good.labels, logits, meta).stopped == (1,)
 
 
-FOREIGN = {
-    r"p\.npz: .* does not exist": lambda path: None,
-    "is a folder": lambda path: path.mkdir(),
-    r"not a NumPy \.npz archive": lambda path: path.write_text("id,label\n"),
-    r"labels, logits missing.*ids, weights": lambda path: np.savez(
-        path, ids=np.arange(3), weights=np.zeros(2)
-    ),
-    "not a predictions file": lambda path: np.savez(path),
-    "ids: it holds pickled Python objects": lambda path: np.savez(
-        path, ids=np.array([{}], object), labels=np.zeros(1, int), logits=1.0
-    ),
-    r"p\.npz: ids, labels and logits must have": lambda path: np.savez(
-        path, ids=np.arange(3), labels=np.zeros(2, int), logits=np.eye(3)
-    ),
-}
-
-
-@pytest.mark.parametrize("message", FOREIGN)
-def test_missing_and_foreign_files_are_named(tmp_path, message):
-    FOREIGN[message](tmp_path / "p.npz")
-    fails(message, load_predictions, tmp_path / "p.npz")
+def test_missing_and_foreign_files_are_named(tmp_path):
+    path, three = tmp_path / "p.npz", np.arange(3)
+    fails(r"p\.npz: .* does not exist", load_predictions, path)
+    fails("is a folder", load_predictions, tmp_path)
+    others = {"labels": np.zeros(2, int), "logits": np.eye(3)}
+    for message, arrays in (
+        (r"labels, logits missing.*ids, weights", {"ids": three, "weights": three}),
+        ("not a predictions file", {}),
+        ("ids: it holds pickled", others | {"ids": np.array([{}], object)}),
+        (r"p\.npz: ids, labels and logits must have", others | {"ids": three}),
+    ):
+        np.savez(path, **arrays)
+        fails(message, load_predictions, path)
+    path.write_text("id,label\n")
+    fails(r"not a NumPy \.npz archive", load_predictions, path)
 
 
 def test_a_file_cut_anywhere_or_with_a_flipped_byte_is_refused(rng, tmp_path):
@@ -208,21 +201,31 @@ def _write(folder, ids, labels, logits, parts, dtype="float32", meta=None, order
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_what_is_written_batch_by_batch_is_read(rng, tmp_path, shards, dtype):
+def test_what_is_written_batch_by_batch_is_read(
+    rng, tmp_path, monkeypatch, shards, dtype
+):
     ids, labels, logits = _drawn(rng)
     parts = np.array_split(rng.permutation(N), shards)
     meta = {"method": "erm"}
     found = read_shards(_write(tmp_path, ids, labels, logits, parts, dtype, meta=meta))
-    order = np.concatenate(parts)
+    order, side = np.concatenate(parts), read_side(tmp_path)
     stored = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    np.testing.assert_array_equal(found.ids, ids[order])
-    np.testing.assert_array_equal(found.labels, labels[order])
     expected = logits[:, order].astype(stored).astype(np.float32)
-    np.testing.assert_array_equal(found.logits, expected)
+    for of, values in ((found, found.logits), (side, side.values)):
+        np.testing.assert_array_equal(of.ids, ids[order])
+        np.testing.assert_array_equal(of.labels, labels[order])
+        np.testing.assert_array_equal(values, expected)
     assert found.logits.dtype == stored
     assert found.meta == meta
     assert all(isinstance(part, np.memmap) for part in found.logits.parts)
     assert len(list(tmp_path.iterdir())) == 3 * shards + 1
+    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1)
+    for rows in (None, np.array([20, 3, 4, 19, 0])):
+        reader = StoredLogits.of(found.logits, rows)
+        wanted = expected[1] if rows is None else expected[1, rows]
+        for _ in range(2):  # pages that were given back are read again
+            out = np.empty(wanted.shape, reader.wide)
+            np.testing.assert_array_equal(reader.read(1, 0, len(wanted), out), wanted)
 
 
 def test_rows_are_picked_as_from_one_array(rng):
@@ -231,17 +234,12 @@ def test_rows_are_picked_as_from_one_array(rng):
     rows = StoredLogits(cuts)
     assert (rows.shape, rows.ndim, len(rows)) == (whole.shape, 3, 3)
     assert (rows.size, rows.nbytes) == (whole.size, whole.nbytes)
-    for start in range(18):
-        for stop in range(start, 18):
-            part = rows[1, start:stop]
-            np.testing.assert_array_equal(part, whole[1, start:stop])
-    assert np.shares_memory(rows[1, 7:12], whole)
+    together = slice(7, 12), np.arange(8, 12)
     picks = [np.array(rows, int) for rows in ([3], [16, 0, 5, 5], [], [-1, -17])]
-    for picked in (*picks, np.arange(17) > 9, slice(1, 16, 4)):
+    picks += [slice(a, b) for a in range(18) for b in range(a, 18)]
+    for picked in (*picks, *together, np.arange(17) > 9, slice(1, 16, 4), 5):
         np.testing.assert_array_equal(rows[2, picked], whole[2, picked])
-    assert np.shares_memory(rows[1, np.arange(8, 12)], whole)
-    np.testing.assert_array_equal(rows[1, np.arange(8, 12)], whole[1, 8:12])
-    np.testing.assert_array_equal(rows[0, 5], whole[0, 5])
+    assert all(np.shares_memory(rows[1, picked], whole) for picked in together)
     np.testing.assert_array_equal(rows[1], whole[1])
     chosen = rows[[2, 0]]
     assert isinstance(chosen, StoredLogits)
@@ -252,29 +250,6 @@ def test_rows_are_picked_as_from_one_array(rng):
             rows[wrong]
 
 
-@pytest.mark.parametrize("shards", [1, 2, 4])
-def test_shards_compare_as_one_file_does(rng, tmp_path, shards):
-    """Whoever wrote which examples in which order."""
-    ids, labels, logits = _drawn(rng)
-    moved = logits + rng.normal(size=logits.shape).astype(np.float32)
-    for name, values in (("old", logits), ("new", moved)):
-        save_predictions(tmp_path / f"{name}.npz", Predictions(ids, labels, values))
-        parts = np.array_split(rng.permutation(N), shards)
-        _write(tmp_path / name, ids, labels, values, parts)
-    of_files, of_shards, mixed = (
-        churn_compare.compare(tmp_path / a, tmp_path / b, resamples=100)
-        for a, b in (("old.npz", "new.npz"), ("old", "new"), ("old.npz", "new"))
-    )
-    assert mixed.quantities == of_files.quantities  # in the order of the old examples
-    assert mixed.regressions == of_files.regressions
-    assert len(of_files.regressions) > 3
-    assert [r.id for r in of_shards.regressions] == [r.id for r in mixed.regressions]
-    assert of_shards.quantities.keys() == of_files.quantities.keys()
-    for name, found in of_files.quantities.items():
-        # Sums run over the examples in another order.
-        assert of_shards[name].value == pytest.approx(found.value, rel=1e-6), name
-
-
 def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path):
     ids, labels, logits = _drawn(rng, runs=3)
     logits[1] = np.nan
@@ -283,24 +258,6 @@ def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path
     assert side.runs == (0, 2)
     assert isinstance(side.values, StoredLogits)
     np.testing.assert_array_equal(side.values, logits[[0, 2]])
-
-
-@pytest.mark.parametrize("rows", [None, np.array([20, 3, 4, 19, 0])])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_mapped_pages_are_given_back_and_read_again(
-    rng, tmp_path, monkeypatch, rows, dtype
-):
-    ids, labels, logits = _drawn(rng)
-    logits = logits.astype(np.float16).astype(ml_dtypes.bfloat16).astype(np.float32)
-    parts = np.array_split(np.arange(N), 3)
-    folder = _write(tmp_path, ids, labels, logits, parts, dtype)
-    monkeypatch.setattr(stored_logits, "_MAPPED_BYTES", 1)
-    reader = StoredLogits.of(read_shards(folder).logits, rows)
-    count = N if rows is None else len(rows)
-    for _ in range(2):
-        out = reader.read(1, 0, count, np.empty((count, C), reader.wide))
-        expected = logits[1] if rows is None else logits[1, rows]
-        np.testing.assert_array_equal(out, expected)
 
 
 def test_the_shards_of_one_version_are_no_folder_of_versions(written):

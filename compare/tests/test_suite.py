@@ -10,13 +10,12 @@ from churn_compare import compare_suite, read_suite
 from churn_compare.cli import main
 from churn_compare.gates import GateError
 from churn_compare.suite import Rules, Suite
-from tests.failures import fails
-from tests.results import csv_file
+from tests.cases import csv_file, fails, harness, jsonl
 
 SIDES = ("old", "new")
 RULES = """
 [benchmark.mmlu]
-score = "acc"
+score = "em"
 gates = {max-nfr = "5%", min-accuracy-gain = "-20%"}
 [benchmark.latency]
 tier = "advisory"
@@ -37,17 +36,8 @@ def release(folder, version, without=(), worse=0.0, timed=True):
         rng = np.random.default_rng(len(name))
         right = rng.random(examples) < 0.7
         flips = np.random.default_rng(9).random(examples) < worse * (name == "mmlu")
-        lines = [
-            json.dumps(
-                {"doc_id": i, "doc": {"q": f"{name} {i}"}, "target": "A"}
-                | {"arguments": [], "resps": [["A"]], "filtered_resps": ["A"]}
-                | {"doc_hash": f"h{i}", "prompt_hash": f"h{i}", "target_hash": "t"}
-                | {"acc": float(acc)}
-            )
-            for i, acc in enumerate(right & ~flips)
-        ]
         path = inside / f"samples_{name}_2026-01-0{version}T10-00-00.{version}.jsonl"
-        path.write_text("\n".join(lines))
+        jsonl(path, harness(right & ~flips, ["none"]))
     (inside / "results_2026-01-01T10-00-00.1.json").write_text("{}")
     i = np.arange(60)
     csv_file(folder / "digits.csv", id=i, label=i % 3, prediction=i % 2)
@@ -73,7 +63,7 @@ def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
     assert found.state == "fail" and len(found.gates) == 5
     alone = compare_suite(old, new).benchmarks
     p = {name: m.p for of in alone for name, m in of.measures.items() if m.change}
-    assert p["mmlu: acc"] < 0.001 and p["digits"] == 1
+    assert p["mmlu: em"] < 0.001 and p["digits"] == 1
     (latency,) = (of for of in found.benchmarks if of.name == "latency")
     assert next(iter(latency.measures.values())).lower_is_better
     text = str(found)

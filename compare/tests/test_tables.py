@@ -21,7 +21,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Interval
 from churn_compare.tables import changes_table, singles_table
-from tests.results import NAN, pair_of, random_logits, result_of
+from tests.cases import NAN, pair_of, random_logits, result_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from churn_compare.display import CompareResult
 from churn_compare.result import Flow, GateOutcome, Group, Interval, Noise, Version
 from churn_compare.verdict import gate_sentence, sentences
-from tests.results import NAN, NONE
+from tests.cases import NAN, NONE
 
 QUANTITIES = {
     "accuracy_old": Interval(0.912, 0.9, 0.923),

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
@@ -14,10 +13,10 @@ from churn_compare import versions as module
 from churn_compare.comparison import compare
 from churn_compare.documents import html_page, plain_text, print_document
 from churn_compare.gates import Gate
-from churn_compare.store import Predictions, PredictionsError, save_predictions
+from churn_compare.store import PredictionsError
 from churn_compare.verdict import versions_sentences
 from churn_compare.versions import compare_versions, find_versions, natural_order
-from tests.failures import fails
+from tests.cases import csv_file, fails
 from tests.html_page import Page
 
 EXAMPLES, CLASSES = 60, 4
@@ -32,20 +31,22 @@ def touch(folder, *names):
     return folder
 
 
-def test_numbers_in_names_sort_as_numbers(tmp_path):
-    folder = touch(tmp_path, "v10.csv", "v2.npz", "v1.parquet", "v3.csv.gz", "v4.npy")
-    found = find_versions(folder)
-    assert found.names == ("v1", "v2", "v3", "v4", "v10")
-    assert [path.name for path in found.paths][:2] == ["v1.parquet", "v2.npz"]
-    assert found.notes == ()
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ("v10.csv v2.npz v1.csv.gz c/d.csv", "v1=v1.csv.gz v2=v2.npz v10=v10.csv"),
+        # Folders of parts, and a folder for each version.
+        ("a.csv/part-00000.csv b/part-00000.csv b/_SUCCESS", "a=a.csv b=b"),
+        ("a/predictions.csv/part-00000.csv b.npy", "a=a/predictions.csv b=b.npy"),
+        ("b.npy a/predictions.npz a/predictions-c.npz", "a=a/predictions.npz b=b.npy"),
+    ],
+)
+def test_versions_are_found_in_the_order_of_their_numbers(tmp_path, files, found):
+    versions = find_versions(touch(tmp_path, *files.split()))
+    paths = (path.relative_to(tmp_path) for path in versions.paths)
+    assert [f"{n}={p}" for n, p in zip(versions.names, paths)] == found.split()
+    assert versions.notes == ()
     assert sorted(["b", "A", "a"], key=natural_order) == ["A", "a", "b"]
-
-
-def test_a_folder_of_parts_is_one_version(tmp_path):
-    names = ("v2/part-00000.csv", "v2/_SUCCESS", "v10/predictions.csv/part-00000.csv")
-    files = find_versions(touch(tmp_path, "v1.parquet/part-0.parquet", *names))
-    assert files.names == ("v1", "v2", "v10")
-    assert files.paths[2] == tmp_path / "v10" / "predictions.csv"
 
 
 def test_files_about_all_versions_are_none(tmp_path):
@@ -55,14 +56,6 @@ def test_files_about_all_versions_are_none(tmp_path):
     found = find_versions(folder, used=[tmp_path / "truth.csv"])
     assert found.names == ("a", "b")
     assert {name: path.name for name, path in found.about_all.items()} == about
-
-
-def test_a_folder_for_each_version(tmp_path):
-    touch(tmp_path, "v2/predictions.npz", "v1/predictions.parquet", "logs/a.csv")
-    touch(tmp_path, "v2/predictions-validation.npz", "v3.npy")
-    found = find_versions(tmp_path)
-    assert found.names == ("v1", "v2", "v3")
-    assert found.paths[1] == tmp_path / "v2" / "predictions.npz"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +127,7 @@ def write(folder, made, rows=(slice(None),) * 4):
         columns = {f"logit_{c}": scores[of, c] for c in range(CLASSES)}
         table = pa.table({"id": ids[of], "label": labels[of], **columns})
         if name.endswith(".csv"):
-            pyarrow.csv.write_csv(table, folder / name)
+            csv_file(folder / name, **table.to_pydict())
         elif name.endswith(".parquet"):
             pyarrow.parquet.write_table(table, folder / name)
         else:
@@ -222,7 +215,7 @@ def test_rows_without_ids_and_files_about_all_versions(tmp_path, made):
         np.save(tmp_path / f"{name}.npy", scores)
     np.save(tmp_path / "labels.npy", labels)
     groups = np.where(np.arange(EXAMPLES) % 3, "many", "few")
-    pyarrow.csv.write_csv(pa.table({"group": groups}), tmp_path / "slices.csv")
+    csv_file(tmp_path / "slices.csv", group=groups)
     found = compare_versions(tmp_path, kind="logits", **QUICK)
     assert found.accuracy[0].value == np.mean(logits[0].argmax(-1) == labels)
     for step in (*found.steps, found.whole):
@@ -262,8 +255,8 @@ def test_classes_are_matched_by_name_over_all_versions(tmp_path):
     words = [text.split() for text in said]
     for v, (classes, of) in enumerate(zip(names, words, strict=True), start=1):
         scores = {f"logit_{n}": [float(word == n) for word in of] for n in classes}
-        table = {"id": [1, 2, 3], "label": ["ant", "bee", "bee"], **scores}
-        pyarrow.csv.write_csv(pa.table(table), tmp_path / f"v{v}.csv")
+        label = ["ant", "bee", "bee"]
+        csv_file(tmp_path / f"v{v}.csv", id=[1, 2, 3], label=label, **scores)
     found = compare_versions(tmp_path, **QUICK)
     assert [3 * a.value for a in found.accuracy] == pytest.approx([3, 2, 2, 0])
     for i in range(4):
@@ -276,32 +269,6 @@ def test_classes_are_matched_by_name_over_all_versions(tmp_path):
 def test_scores_beyond_the_memory_wait_on_the_disk(folder, found, monkeypatch):
     monkeypatch.setattr(module, "_IN_MEMORY", 0)
     assert compare_versions(folder, **QUICK).to_dict() == found.to_dict()
-
-
-def test_runs_of_a_study_are_versions(tmp_path, made):
-    ids, labels, logits = made
-    for row, runs in (("new", logits[2:]), ("base", logits[:2])):
-        path = tmp_path / "methods" / row / "predictions.npz"
-        save_predictions(path, Predictions(ids, labels, runs))
-    rows = [{"name": name} for name in ("base", "new")]
-    (tmp_path / "study.json").write_text(json.dumps({"methods": rows}))
-    found = compare_versions(tmp_path, **QUICK)
-    assert found.names == ("base", "new")
-    again = np.mean(logits[0].argmax(-1) != logits[1].argmax(-1))
-    assert found.churn[0, 0] == pytest.approx(again)
-    assert found.whole.noise.within_old.value == pytest.approx(again)
-    assert "Retraining the same version alone changes" in str(found)
-
-
-def test_gates_are_judged_in_every_update(folder):
-    assert compare_versions(folder, gates=[Gate("churn", 1.0)], **QUICK).passed
-    found = compare_versions(folder, gates=[Gate("churn", 0.0)], **QUICK)
-    assert not found.passed
-    assert [len(step.gates) for step in found.steps] == [1, 1, 1]
-    text = str(found)
-    assert text.count("FAIL ") == 3
-    said = "FAILED: 3 of 3 gates do not hold.\n"
-    assert text.index(said) < text.index("FAIL ")
 
 
 def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
@@ -322,8 +289,8 @@ def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
 def test_columns_have_any_name_in_a_folder_too(tmp_path, made):
     ids, labels, logits = made
     for name, scores in zip("ab", logits, strict=False):
-        table = pa.table({"key": ids, "truth": labels, "guess": scores.argmax(-1)})
-        pyarrow.csv.write_csv(table, tmp_path / f"{name}.csv")
+        columns = {"key": ids, "truth": labels, "guess": scores.argmax(-1)}
+        csv_file(tmp_path / f"{name}.csv", **columns)
     names = {"id_column": "key", "label_column": "truth", "prediction_column": "guess"}
     found = compare_versions(tmp_path, **names, **QUICK)
     assert found.accuracy[1].value == np.mean(logits[1].argmax(-1) == labels)
@@ -345,7 +312,7 @@ def result(tmp_path_factory):
         np.savez(folder / f"{NAMES[v]}.npz", logits=logits, ids=np.arange(80))
     np.savez(folder / f"{NAMES[4]}.npz", logits=hard[None])
     np.save(folder / "labels.npy", labels)
-    (folder / "ids.csv").write_text("id\n" + "\n".join(map(str, range(80))) + "\n")
+    csv_file(folder / "ids.csv", id=range(80))
     gates = [Gate("churn", 0.3), Gate("negative_flip_rate", 0.0)]
     return compare_versions(folder, gates=gates, resamples=100, regressions=25)
 

@@ -183,21 +183,28 @@ def test_a_page_promises_to_load_nothing():
     assert not re.search(r"(src|href)=.(?!data:|#)|url\(|@import", page)
 
 
-def test_columns_of_a_group_share_a_heading():
-    columns = ["Row", *(Column(who, group="NFR") for who in ("paper", "measured"))]
-    page = html_page(Document("t", blocks=[Table(columns, [("a", "1", "2")])]))
-    heads = re.findall(r"<th scope=\"col[^>]*>[^<]*", page)
-    assert heads == [
-        '<th scope="col" rowspan="2">Row',
-        '<th scope="colgroup" colspan="2">NFR',
-        '<th scope="col">paper',
-        '<th scope="col">measured',
-    ]
+GROUPED = ["Row", *(Column(who, group="NFR") for who in ("paper", "measured"))]
 
 
-def test_a_number_stays_with_its_percent_sign():
-    page = html_page(Document("t", blocks=[Text("4.2 % of\nall")]))
-    assert "<p>4.2\u00a0% of<br>all</p>" in page
+@pytest.mark.parametrize(
+    ("block", "pattern", "wanted"),
+    [
+        (  # columns of a group share a heading
+            Table(GROUPED, [("a", "1", "2")]),
+            r"<th scope=\"(col[^>]*>[^<]*)",
+            [
+                'col" rowspan="2">Row',
+                'colgroup" colspan="2">NFR',
+                'col">paper',
+                'col">measured',
+            ],
+        ),
+        # A number stays with its percent sign.
+        (Text("4.2 % of\nall"), "<p>(.*?)</p>", ["4.2\u00a0% of<br>all"]),
+    ],
+)
+def test_html_of_a_block(block, pattern, wanted):
+    assert re.findall(pattern, html_page(Document("t", blocks=[block]))) == wanted
 
 
 def test_a_notebook_gets_a_fragment_with_its_own_style():

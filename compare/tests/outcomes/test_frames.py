@@ -4,7 +4,6 @@
 """
 
 import datetime
-import json
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from churn_compare import compare_outcomes, label_queue
 from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import read_outcomes
-from tests.failures import fails
+from tests.cases import fails, jsonl
 
 COLUMNS = {
     "id": ["a", "a", "b", "b"],
@@ -45,8 +44,7 @@ def check(given):
 
 
 def test_lists_records_arrow_and_lines(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, RECORDS)))
+    path = jsonl(tmp_path / "a.jsonl", RECORDS)
     for given in (COLUMNS, RECORDS, pa.table(COLUMNS), path):
         check(given)
     dates = pa.table({"score": [1], "input": [[datetime.date(2020, 1, 1)]]})
@@ -69,9 +67,7 @@ def test_columns_are_outcomes_or_classes_in_objects_as_in_files(columns, old, tm
         [dict(zip(["id", *side], row)) for row in zip([1, 2], *side.values())]
         for side in (columns, turned)
     ]
-    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    for path, side in zip(paths, rows):
-        path.write_text("\n".join(map(json.dumps, side)))
+    paths = [jsonl(tmp_path / f"{i}.jsonl", side) for i, side in enumerate(rows)]
     frames = [pa.Table.from_pylist(side) for side in rows]
     for sides in (paths, rows, frames, [of.to_pydict() for of in frames]):
         queue = label_queue(*sides)

@@ -1,13 +1,12 @@
 """Sides of nine examples, and what is said where they do not fit together."""
 
 import numpy as np
-import pytest
 
 from churn_compare.pair import Pair, Table
 from churn_compare.reading.join import join
 from churn_compare.reading.sides import read_side
 from churn_compare.scanning import scan
-from churn_compare.store import PredictionsError
+from tests.cases import fails
 
 N = 9
 
@@ -44,5 +43,4 @@ def old_and_new(pair: Pair):
 
 
 def refused(message, *sides, **given):
-    with pytest.raises(PredictionsError, match=message):
-        join(*sides, **given)
+    fails(message, join, *sides, **given)

@@ -9,7 +9,7 @@ import pytest
 from churn_compare import join, read_side, scan
 from churn_compare.reading.class_alignment import read_class_map
 from churn_compare.store import PredictionsError
-from tests.failures import fails
+from tests.cases import fails
 from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
 
 ANIMALS = ["cat", "dog", "fox"]

@@ -13,7 +13,7 @@ import pytest
 
 from churn_compare import array_files, read_side
 from churn_compare.cli import main
-from tests.failures import fails
+from tests.cases import fails, jsonl
 
 ROWS = "id,label,prediction\n" + "".join(f"e{i},a,a\n" for i in range(30))
 
@@ -147,13 +147,10 @@ HARM = "<script>alert(1)</script>|`x`](javascript:alert(1))\x1b[31m\u202e\0"
 def test_answers_are_shown_without_harm(tmp_path, capsys, answer):
     rows = [{"id": f"<b>{i}|", "answer": "a", "target": "a"} for i in range(30)]
     lines = [rows, [{**rows[0], "answer": answer}, *rows[1:]]]
-    for name, side in zip(("old", "new"), lines):
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("\n".join(map(json.dumps, side)))
+    sides = [jsonl(tmp_path / f"{i}.jsonl", side) for i, side in enumerate(lines)]
     pages = [tmp_path / "page.html", tmp_path / "page.md"]
-    words = ["--html", str(pages[0]), "--markdown", str(pages[1])]
-    sides = [str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl")]
-    assert main([*sides, *words]) == 0
+    words = [*sides, "--html", pages[0], "--markdown", pages[1]]
+    assert main([*map(str, words)]) == 0
     shown, *written = capsys.readouterr().out, *(page.read_text() for page in pages)
     for text in (shown, *written):
         assert len(text) < 50_000

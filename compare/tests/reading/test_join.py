@@ -14,7 +14,7 @@ from churn_compare import join, read_side
 from churn_compare.example_ids import as_ids, match_ids, rows_of
 from churn_compare.outcomes import read_outcomes
 from churn_compare.store import PredictionsError
-from tests.failures import fails
+from tests.cases import fails
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
 

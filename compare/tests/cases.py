@@ -1,8 +1,11 @@
-"""Random predictions joined and compared."""
+"""Files, predictions and comparisons that tests make, and calls that fail."""
 
+import csv
 import functools
+import json
 
 import numpy as np
+import pytest
 
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult
@@ -11,20 +14,45 @@ from churn_compare.example_numbers import Numbers, class_estimates, class_number
 from churn_compare.gates import Gate
 from churn_compare.groups import measured
 from churn_compare.noise import noise_of
-from churn_compare.pair import Pair, Scanned, Table
+from churn_compare.pair import Pair, Scanned, ScannedSide, Table
 from churn_compare.result import Interval, Measured
 from churn_compare.scanning import scan
+from churn_compare.store import PredictionsError
 
 NAN = float("nan")
 NONE = Interval(NAN, NAN, NAN)
 GATES = (Gate("churn", 0.05), Gate("churn", 0.99, "max", "bound"))
 
 
+def fails(message, call, *given, of=PredictionsError, **options):
+    """Asserts that a call raises an error `of` a type with this message of one line."""
+    with pytest.raises(of, match=message) as error:
+        call(*given, **options)
+    assert "\n" not in str(error.value)
+
+
 def csv_file(path, **columns) -> str:
     """The path of a file with these columns, as text."""
-    rows = [columns, *zip(*columns.values(), strict=True)]
-    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    with open(path, "w", newline="") as file:
+        rows = zip(*columns.values(), strict=True)
+        csv.writer(file, lineterminator="\n").writerows([columns, *rows])
     return str(path)
+
+
+def jsonl(path, rows):
+    """The path of a file with an object per line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def harness(right, filters=("strict", "flexible"), **more):
+    """Rows of lm-evaluation-harness, by filter, of which the last says 1."""
+    for name in filters:
+        for i, r in enumerate(right):
+            worth = 1.0 if name == "flexible" else float(r)
+            row = {"doc_id": i, "doc": {}, "target": "x", "resps": [["?"]]}
+            row |= {"filtered_resps": [str(worth)], "filter": name, "metrics": ["em"]}
+            yield row | {"prompt_hash": f"h{i}", "em": worth} | more
 
 
 def random_logits(seed, runs=(1, 1), examples=40, classes=4):
@@ -68,6 +96,12 @@ def estimate(measure, clusters=None, level=0.95) -> Measured:
     numbers, every = Numbers(measure), all_examples(measure.examples, clusters, level)
     pair = Pair(Table("old"), Table("new"), np.arange(measure.examples), 0)
     return Measured(**measured(numbers, every, pair)[0])
+
+
+def class_scan(old, new) -> Scanned:
+    """What a pass keeps of predicted classes, `[N]` or `[R, N]` of each version."""
+    sides = (ScannedSide(np.atleast_2d(np.asarray(x, np.int32))) for x in (old, new))
+    return Scanned(*sides)
 
 
 def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]:
