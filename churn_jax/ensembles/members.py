@@ -61,9 +61,9 @@ class Group:
 
 def take_member(variables: PyTree, index: int | jax.Array) -> PyTree:
     """Member `index` of a stacked tree, counted from 0, or from the end if negative."""
-    count = jax.tree.leaves(variables)[0].shape[0]
-    if not isinstance(index, jax.core.Tracer) and not -count <= index < count:
-        raise IndexError(f"there are {count} members; got index {index}")
+    for count in {leaf.shape[0] for leaf in jax.tree.leaves(variables)}:
+        if not isinstance(index, jax.core.Tracer) and not -count <= index < count:
+            raise IndexError(f"there are {count} members; got index {index}")
     return jax.tree.map(lambda leaf: leaf[index], variables)
 
 

@@ -131,7 +131,7 @@ def _judged(gate: Gate, of: Measured | Group, level: float) -> Judged:
     line = f"{with_range(interval, gate.unit, level)} of these examples"
     if state == "inconclusive":
         more = more_labels(sampled, gate.quantity, gate.limit)
-        line += f"; about {count_text(more)} more labels would decide"
+        line += f"; about {count_text(more)} more label{'s'[more == 1 :]} would decide"
     return interval, state, line
 
 
