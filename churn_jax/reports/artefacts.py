@@ -44,7 +44,7 @@ class Study:
 
     @property
     def config(self) -> StudyConfig:
-        """What it was launched with last."""
+        """The configuration of its last launch."""
         return self.record.config
 
     @property

@@ -36,8 +36,8 @@ def next_to_paper(
     """The section that has a paper's numbers and ours, and fields of a CSV.
 
     Args:
-        report: what is reported; its study may name a published table.
-        quantities: what may be compared, in order.
+        report: report of a study, which may name a published table.
+        quantities: quantities to compare, in order.
         measured: our rows: the names that each may have in the table, of which the
             first one there counts; its label; an object with an attribute for every
             quantity, or None if it has no numbers; and whether the numbers of the paper

@@ -238,7 +238,7 @@ class Report:
         where another does not. Rows whose runs share other seeds than the baseline's,
         that have other training examples, or fewer than `ENOUGH_RUNS` runs in common
         with it, are not candidates. A study of updates has no such sentence, nor has a
-        sweep: what is best on the test split is not to be chosen.
+        sweep, in which nothing is chosen on the test split.
         """
         base = self.baseline
         if base is None or self.updates is not None or self.sweep is not None:

@@ -212,7 +212,6 @@ def _next_to_paper(report: Report) -> tuple[doc.Section, list[dict[str, Any]]]:
         ((one.info.name,), one.info.label, found, True)
         for one, found in zip(every, numbers, strict=True)
     ]
-    # Not every name: the `temperature` of a table's coefficients is another one.
     # The `temperature` of a table's coefficients is another one.
     quantities = [q for q in report.quantities if q.name != "temperature"]
     return next_to_paper(report, quantities, measured)

@@ -122,7 +122,9 @@ class Streams:
             for factor, counts in factors.items()
             if counts
         ]
-        _, self.first, of_replica = np.unique(np.hstack(words), True, True, axis=0)
+        _, self.first, of_replica = np.unique(
+            np.hstack(words), axis=0, return_index=True, return_inverse=True
+        )
         self.kind = "own" if len(self.first) > 1 else "shared"
         self.of_replica = of_replica.reshape(-1) if self.kind == "own" else None
         self.keys = words[-1][self.first] if drawn else None  # of the draws

@@ -121,7 +121,8 @@ class Optimizer:
         several, the transformation keeps a state of each.
         """
         config, parts = self.config, []
-        lengths = {k: getattr(self, k) for k in ("total_steps", "steps_per_epoch")}
+        lengths = {"total_steps": self.total_steps}
+        lengths["steps_per_epoch"] = self.steps_per_epoch
         schedule, decays = make_schedule(config, **lengths), _decayed(config)
         if config.clip_norm is not None:
             parts.append(optax.clip_by_global_norm(config.clip_norm))

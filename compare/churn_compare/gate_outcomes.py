@@ -131,7 +131,8 @@ def _judged(gate: Gate, of: Measured | Group, level: float) -> Judged:
     line = f"{with_range(interval, gate.unit, level)} of these examples"
     if state == "inconclusive":
         more = more_labels(sampled, gate.quantity, gate.limit)
-        line += f"; about {count_text(more)} more label{'s'[more == 1 :]} would decide"
+        labels = "label" if more == 1 else "labels"
+        line += f"; about {count_text(more)} more {labels} would decide"
     return interval, state, line
 
 
