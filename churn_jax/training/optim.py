@@ -121,7 +121,7 @@ class Optimizer:
         several, the transformation keeps a state of each.
         """
         config, parts = self.config, []
-        lengths = {"total_steps": self.total_steps}
+        lengths: dict[str, int] = {"total_steps": self.total_steps}
         lengths["steps_per_epoch"] = self.steps_per_epoch
         schedule, decays = make_schedule(config, **lengths), _decayed(config)
         if config.clip_norm is not None:
