@@ -148,9 +148,13 @@ def write_npz(
         raise DataError(f"the file must be called something.npz; got {out}")
     uncut = read_uncut(name_or_path, data_dir, manual_dir)
     arrays = {}
+    names, train = np.asarray(uncut.class_names, str), uncut.splits["train"].labels
+    # `load` numbers the sorted names of the training labels.
+    named = names.size and np.array_equal(np.unique(names[train]), names)
     for name, split in uncut.splits.items():
         arrays[f"{name}_image"] = _shrunk(str(name_or_path), split, shrink)
-        arrays |= {f"{name}_label": split.labels, f"{name}_id": split.ids}
+        arrays[f"{name}_label"] = names[split.labels] if named else split.labels
+        arrays[f"{name}_id"] = split.ids
     if uncut.num_classes is not None:
         arrays["num_classes"] = np.int64(uncut.num_classes)
     with replace_file(out) as file:

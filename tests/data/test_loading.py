@@ -44,10 +44,13 @@ def test_digits_equal_scikit_learn(rng):
     assert rows[900] | rows[897] == set(range(1797))
 
 
+@pytest.mark.parametrize("named", [False, True])
 def test_a_smaller_form_averages_squares_and_keeps_splits_labels_and_ids(
-    rng, tmp_path, capsys
+    named, rng, tmp_path, capsys
 ):
     x, y = _arrays(rng, 30, (6, 4, 3))
+    if named:
+        y = np.array(["zebra", "apple", "moth"])[y % 3]
     train = {"train_image": x, "train_label": y, "train_id": np.arange(30) + 100}
     out = tmp_path / "a.npz"
     source = _save(tmp_path / "whole.npz", **train, test_image=x, test_label=y)
@@ -55,6 +58,7 @@ def test_a_smaller_form_averages_squares_and_keeps_splits_labels_and_ids(
     assert "a.npz: train 30, test 30 examples" in capsys.readouterr().out
     means = sum(x[:, i::2, j::2].astype(float) for i in (0, 1) for j in (0, 1)) / 4
     whole, small = load(source, validation=10), load(out, validation=10)
+    assert small.class_names == (("apple", "moth", "zebra") if named else ())
     for name in ("train", "validation"):
         split, same = getattr(small, name), getattr(whole, name)
         np.testing.assert_array_equal(split.ids, same.ids)
