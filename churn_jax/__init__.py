@@ -6,9 +6,9 @@ heavy; `churn_jax.methods`, `churn_jax.training` and `churn_jax.studies` train.
 `churn_jax.compare` decides on an update by predictions of any framework.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use as _load_on_use
+from churn_compare.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
     from churn_compare.comparison import compare
@@ -16,16 +16,4 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_find, __dir__, __all__ = _load_on_use(__name__, ["__version__"])
-
-
-def __getattr__(name: str) -> Any:
-    """Loads a name when it is first used, so that the package stays light."""
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("churn-jax")
-        except PackageNotFoundError:
-            return "0.0.0"  # a source tree that was never installed
-    return _find(name)
+__getattr__, __dir__, __all__ = _load_on_use(__name__, ["__version__"])

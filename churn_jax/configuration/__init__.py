@@ -6,7 +6,7 @@ what the trainer has left without loading the trainer.
 
 from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.codec import differences, from_json, replaced, to_json

@@ -7,6 +7,7 @@ converts a TFDS set and `write_npz` writes one file.
 TensorFlow Datasets and Grain are imported only when asked for.
 """
 
+from churn_compare.lazy import load_on_use
 from churn_jax.data.augment import Augmentation, augment, normalize
 from churn_jax.data.clicks import Clicks, as_clicks, load_clicks, synthetic_clicks
 from churn_jax.data.cutting import narrow
@@ -23,6 +24,5 @@ from churn_jax.data.splits import (
 )
 from churn_jax.data.streaming import is_streaming, load_streaming
 from churn_jax.data.text import TextOptions
-from churn_jax.lazy import load_on_use
 
 __getattr__, __dir__, __all__ = load_on_use(__name__)

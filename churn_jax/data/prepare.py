@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def write_npz(
     if out.suffix != ".npz":
         raise DataError(f"the file must be called something.npz; got {out}")
     uncut = read_uncut(name_or_path, data_dir, manual_dir)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     names, train = np.asarray(uncut.class_names, str), uncut.splits["train"].labels
     # `load` numbers the sorted names of the training labels.
     named = names.size and np.array_equal(np.unique(names[train]), names)

@@ -8,7 +8,7 @@ Nothing heavier than JAX and optax is imported.
 
 from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.losses.bayesian_update import (

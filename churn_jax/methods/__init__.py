@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 from churn_jax.methods import fields
 
 if TYPE_CHECKING:

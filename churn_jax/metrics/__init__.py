@@ -5,7 +5,7 @@ batch and shard by shard. `pairwise` computes a metric for all pairs of runs,
 `cross_pairs` for every old run and every new one.
 """
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 from churn_jax.metrics.calibration import (
     ECEState,
     calibrated_scores,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.models.airbench import Airbench

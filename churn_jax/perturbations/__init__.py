@@ -1,6 +1,6 @@
 """Perturbations of inputs: pure functions of images and a network's predictions."""
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 from churn_jax.perturbations.ods import (
     Directions,
     adversarial,

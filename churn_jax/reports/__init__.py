@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.reports.artefacts import ReportError, predictions

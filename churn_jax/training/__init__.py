@@ -11,7 +11,7 @@ Example:
 
 from typing import TYPE_CHECKING
 
-from churn_jax.lazy import load_on_use
+from churn_compare.lazy import load_on_use
 
 if TYPE_CHECKING:
     from churn_jax.configuration.training import (

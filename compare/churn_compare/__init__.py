@@ -5,8 +5,9 @@
 is the same for scores, texts, values, sets and rankings.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from churn_compare.lazy import load_on_use as _load_on_use
 
 if TYPE_CHECKING:
     __version__: str
@@ -25,69 +26,4 @@ if TYPE_CHECKING:
     from churn_compare.suite import compare_suite, read_suite
     from churn_compare.versions import compare_versions
 
-__all__ = [
-    "QUANTITIES",
-    "CompareResult",
-    "Gate",
-    "GateError",
-    "Group",
-    "Interval",
-    "Measured",
-    "Quantity",
-    "Regression",
-    "Rule",
-    "VersionsResult",
-    "Waiver",
-    "__version__",
-    "apply",
-    "compare",
-    "compare_outcomes",
-    "compare_pair",
-    "compare_suite",
-    "compare_versions",
-    "join",
-    "label_queue",
-    "read_gates",
-    "read_side",
-    "read_suite",
-    "read_waivers",
-    "repair",
-    "scan",
-    "size",
-]
-
-_HOMES = {
-    "comparison": "compare compare_pair",
-    "display": "CompareResult VersionsResult",
-    "gates": "Gate GateError read_gates read_waivers",
-    "outcomes": "OutcomesResult compare_outcomes",
-    "quantities": "QUANTITIES Quantity",
-    "queue": "Queue label_queue",
-    "reading.join": "join",
-    "reading.sides": "read_side",
-    "result": "GateOutcome Group Interval Measured Regression Waiver",
-    "scanning": "scan",
-    "serving": "RepairResult Rule apply repair",
-    "sizing": "SizeResult size",
-    "suite": "Suite SuiteResult compare_suite read_suite",
-    "versions": "compare_versions",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Loads a name when it is first used, so that the command starts at once."""
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("churn-compare")
-        except PackageNotFoundError:
-            return "0.0.0"  # a source tree that was never installed
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = _load_on_use(__name__, ["__version__"])

@@ -113,7 +113,7 @@ def exported(module: str) -> list[str]:
             if name == "__all__":
                 names = ast.literal_eval(node.value)
                 return [name for name in names if not name.startswith("__")]
-            if "__all__" in name:  # `churn_jax.lazy` makes it of the imports
+            if "__all__" in name:  # `churn_compare.lazy` makes it of the imports
                 more = [ast.literal_eval(given) for given in node.value.args[1:]]
                 names = {*imported, *itertools.chain(*more)} - {"__version__"}
                 return sorted(names, key=lambda name: (not name.isupper(), name))
