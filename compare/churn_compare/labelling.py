@@ -28,6 +28,7 @@ STRATUM, BETTER = "stratum", "better"
 _KEY = ".key.csv"
 _ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
 _BLOCK, _GRID = 256, 2000
+_GOLDEN = 0.6180339887  # its multiples modulo 1 are evenly spread
 _BET = 0.5  # largest share of the capital that one label may lose
 NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 
@@ -54,9 +55,15 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
                 f"{given} shows the answers as A and B, and its key {path.name} "
                 "is not beside it"
             )
-        key = read_contents(path).columns
-        of_id = dict(zip(key["id"].cast("string").to_pylist(), key["A"].to_pylist()))
-        first = np.array([of_id.get(name, "") for name in texts["id"].tolist()])
+        key, names = read_contents(path).columns, texts.get("id", np.array([]))
+        written = (key[name].cast("string").to_pylist() for name in ("id", "A"))
+        of_id = dict(zip(*written)) if {"id", "A"} <= key.keys() else {}
+        first = np.array([of_id.get(name, "") for name in names.tolist()])
+        if len(first) < count or not np.isin(first, ("old", "new")).all():
+            raise PredictionsError(
+                f"{path.name} does not say of each row of {given} which version is A; "
+                "use the key that was written with this queue"
+            )
         turned = np.where(first == "old", "new", "old")
         better = np.where(better == "a", first, np.where(better == "b", turned, better))
     if odd := sorted({*better.tolist()} - {*_ANSWERS}):
@@ -289,13 +296,23 @@ def ends_of(
 def more_labels(sampled: Sampled, name: str, limit: float) -> int:
     """About how many more labels are needed until the interval excludes `limit`."""
     have = max(sampled.labelled, 1)
+    most = sampled.changed - have
+    steps: Sequence[int] = range(1, most)
+    if sampled.any_time:  # each takes longer
+        steps = sorted({int(1.2**k) for k in range(200) if 1.2**k < most})
 
     def decided(more: int) -> bool:
         found = ends_of(sampled, name, (have + more) / have)
+        if sampled.any_time:  # as if flips came evenly
+            (of,) = sampled.strata
+            even = np.arange(have + more) * _GOLDEN % 1
+            worse = even < of.worse
+            better = ~worse & (even < of.worse + of.better)
+            found = _at_any_time(sampled, name, (worse * 1.0, better * 1.0))
         return not found.low <= limit <= found.high
 
-    most = sampled.changed - have
-    return min(1 + bisect.bisect_left(range(1, most), True, key=decided), most)
+    at = bisect.bisect_left(steps, True, key=decided)
+    return steps[at] if at < len(steps) else most
 
 
 def _quantile(level: float) -> float:
@@ -368,8 +385,9 @@ def confidence_sequence(
             capital[side] += grown[-1]
     rest = size - n
     kept &= (size * means >= total - 1e-9) & (size * means <= total + rest + 1e-9)
-    found = means[kept]
-    if not len(found):
-        return float(total / n), float(total / n)
+    found, ends = means[kept], (total / size, (total + rest) / size)
+    if not len(found):  # the possible means lie between two of the grid
+        return float(ends[0]), float(ends[1])
     wide = 0.0 if steps == size else 1 / steps
-    return float(max(found[0] - wide, 0.0)), float(min(found[-1] + wide, 1.0))
+    low, high = max(found[0] - wide, ends[0]), min(found[-1] + wide, ends[1])
+    return float(low), float(high)

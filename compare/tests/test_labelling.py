@@ -221,7 +221,10 @@ def test_a_part_by_hand():
     for limit in (0.012, 0.028):
         ends = (ends_of(sampled, FLIPS[0], (12 + more) / 12) for more in range(1, 48))
         enough = [not found.low <= limit <= found.high for found in ends]
-        assert more_labels(sampled, FLIPS[0], limit) == 1 + enough.index(True)
+        few = more_labels(sampled, FLIPS[0], limit)
+        assert few == 1 + enough.index(True)
+        always = dataclasses.replace(sampled, any_time=True)
+        assert few < more_labels(always, FLIPS[0], limit) <= 48  # as it is wider
 
 
 @pytest.mark.parametrize(("size", "share"), [(60, 0.3), (400, 0.1), (400, 0.9)])
@@ -235,6 +238,13 @@ def test_at_any_time_the_mean_is_inside(size, share):
     assert missed <= 0.05 * trials + 5
     ends = [confidence_sequence(values[:n], size, 0.95) for n in (5, 20, size // 2)]
     assert ends[0][0] <= ends[1][0] <= ends[2][0] <= ends[2][1] <= ends[1][1]
+
+
+def test_where_one_label_is_missing_both_its_values_are_possible():
+    values = np.zeros(4999)
+    values[:3] = 1  # the means 3/5000 and 4/5000 lie within one step of the grid
+    ends = confidence_sequence(values, 5000, 0.95)
+    assert ends == pytest.approx((3 / 5000, 4 / 5000))
 
 
 def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
@@ -260,6 +270,10 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     first = label_queue(old, new, budget=1).rows[0]
     assert json.loads(first["text"])[0]["content"] == f"é {int(first['id']) - 7}"
     assert "é" in first["text"]
+    lines = key.read_text().splitlines(keepends=True)
+    for text in ("".join(lines[:-1]), "".join(lines).replace(",old", ",v1")):
+        key.write_text(text)
+        fails(r"q\.key\.csv does not say", compare, old, new, labels=path)
     key.unlink()
     fails(r"q\.key\.csv.* is not beside it", compare, old, new, labels=path)
 
