@@ -104,7 +104,19 @@ def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
     safe = np.where(some, of, 1.0)
     value = total / safe
     influence = np.where(some, (above - value * below) / safe, 0.0)
-    return Statistic(np.where(some, value, empty), influence, float(of.mean()))
+    return _of_defined(np.where(some, value, empty), influence, of)
+
+
+def _of_defined(
+    value: np.ndarray, influence: np.ndarray, examples: np.ndarray
+) -> Statistic:
+    """A number whose undefined pairs have the mean influence of the others."""
+    known = ~np.isnan(value)
+    if not known.any():
+        return Statistic(value, influence, 0.0)
+    mean = influence[:, known].mean(axis=1)
+    influence = np.where(known, influence, mean[:, None, None])
+    return Statistic(value, influence, float(examples[known].mean()))
 
 
 def relative(
@@ -117,7 +129,7 @@ def relative(
     value = np.where(some, flips.matrix / (a * b), np.nan)
     of_rest = np.where(some, value, 0.0) * (old.influence / a + new.influence / b)
     influence = np.where(some, flips.influence / (a * b) - of_rest, 0.0)
-    return Statistic(value, influence, float(wrong.sum(axis=0).mean()))
+    return _of_defined(value, influence, wrong.sum(axis=0))
 
 
 def difference(old: Statistic, new: Statistic) -> Statistic:

@@ -123,6 +123,16 @@ def test_no_flip_is_not_certain():
     assert np.isnan(found["backward_error_compatibility"].low)
 
 
+def test_a_run_without_changes_makes_shares_of_changes_no_surer():
+    old, number = np.zeros(100, int), np.arange(100)
+    new, labels = (number < 40).astype(int), (number < 15).astype(int)
+    one = intervals(class_scan(old, new), labels)
+    two = intervals(class_scan(old, np.stack([old, new])), labels)
+    for name in ("good_churn", "bad_churn"):
+        assert two[name].value == one[name].value
+        assert two[name].low <= one[name].low < one[name].high <= two[name].high
+
+
 def test_changes_of_scores_have_the_variance_of_paired_differences():
     labels, old, new = random_logits(4, (1, 1), 60)
     _, scanned = pair_of(old, new, labels)
