@@ -208,11 +208,11 @@ def align_classes(
     elif mapping == "identity":
         pairs = zip(old.class_names, new.class_names)
         differ = [f"{a} and {b}" for a, b in pairs if a != b]
-        if differ and not (_open(old) or _open(new)):
+        if differ:
             raise PredictionsError(
                 f"the class map is 'identity', but {len(differ)} classes have "
-                f"different names at one place, for example {differ[0]}; without a "
-                "class map they are joined by name"
+                f"different names at the same place, for example {differ[0]}; without "
+                "a class map they are joined by name"
             )
     return _by_name(old, new, labels, {})
 

@@ -62,7 +62,9 @@ def test_classes_with_names_are_joined_by_name():
     assert pair.labels.tolist() == [2] * N
     assert old_and_new(pair) == [ANIMALS * 3, ["fox", "cat", "dog"] * 3]
     refused("of which class names; give labels as", old, new, labels=[2] * N)
-    refused("3 classes have different names at one", old, new, class_map="identity")
+    refused("3 classes have different names at the", old, new, class_map="identity")
+    named = (classes_of(name, [name] * N) for name in ("old", "new"))
+    refused("1 classes have different names at the", *named, class_map="identity")
     pair = join(old, dataclasses.replace(old, name="new"), labels=[1] * N)
     assert pair.labels.tolist() == [1] * N
     assert pair.old_columns is None
