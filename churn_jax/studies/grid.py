@@ -128,7 +128,7 @@ class Axis:
             )
         values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
         if convex:
-            values = tuple(v for v in values if v < 1)
+            values = tuple(v for v in values if v < 1 or v == start)
         return dataclasses.replace(self, values=values)
 
 
@@ -209,13 +209,18 @@ def swept(
     needed += [] if baseline else [config.baseline]
     others = config.select(tuple(needed)) if needed else ()
     given, train = config.train.seed_numbers, config.train
+    if 0 < len(given) < seeds:
+        raise ValueError(
+            f"the study names {len(given)} seed numbers (train.seed_numbers); take at "
+            f"most as many --seeds; got {seeds}"
+        )
     study = dataclasses.replace(
         config,
         title=f"{config.title}: sweep",
         train=dataclasses.replace(
             train,
             replicas=seeds,
-            seed_numbers=given[:seeds] if len(given) >= seeds else (),
+            seed_numbers=given[:seeds],
             mesh=MeshShape(),  # a mesh is for all replicas of a program
         ),
         methods=(*(r for r in others if r.name not in rows), *rows.values()),

@@ -84,6 +84,9 @@ class TestGrid:
 
     def test_values_default_to_multiples_of_the_preset(self):
         assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
+        assert axis_of("student.alpha").values == (0.225, 0.45, 0.9)  # a share
+        whole = SMALL.with_coefficient("student.alpha", 1.0)
+        assert Axis.parse("student.alpha", whole).values == (0.25, 0.5, 1.0)
         (row,) = rows_of("skl.beta_ramp.steps=7")
         assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
         assert (row.name, row.label) == (
@@ -105,6 +108,13 @@ test_bad_axes_are_one_sentence = refusals(
     ("skl.alpha", "give --values"),
     call=axis_of,
 )
+
+
+def test_more_seeds_than_the_study_names_are_refused(tmp_path):
+    train = dataclasses.replace(SMALL.train, replicas=2, seed_numbers=(7, 8))
+    config = dataclasses.replace(SMALL, train=train)
+    with pytest.raises(ValueError, match=r"names 2 seed numbers .* got 3"):
+        run_sweep(config, [axis_of("skl.beta=0.4")], tmp_path, seeds=3)
 
 
 @pytest.fixture(scope="module")
