@@ -500,7 +500,7 @@ def _gradients(program: Program, state, inputs, taught, data):
 
 
 def _guarded(compute, state: Any):
-    """`compute(state)`, where a replica that is not finite spoils no other.
+    """`compute(state)`, where a replica with a non-finite loss spoils no other.
 
     Under a vmapped convolution one slot's non-finite cotangent makes its neighbours'
     weight gradients non-finite (seen on CPU). So where a replica has a finite loss and
