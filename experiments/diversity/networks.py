@@ -10,7 +10,6 @@ from jaxtyping import PyTree
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
-from churn_jax.ensembles import Outputs, apply_committee
 from churn_jax.training.program import Program
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
@@ -35,16 +34,6 @@ class Structure:
         own = TeacherProgram(program.groups, False, program.member_mapping)
         network = Teacher(own, tuple(variables), 1)
         return lambda pixels, pick=None: network(self._standardised(pixels), pick)
-
-    def outputs(self, variables: PyTree, pixels: Array) -> Outputs:
-        """Everything that all members return for pixels or token ids, in eval mode."""
-        return apply_committee(
-            self.program.groups,
-            list(variables),
-            self._standardised(pixels),
-            mapping=self.program.member_mapping,
-            train=False,
-        )[0]
 
     def _standardised(self, pixels: Array) -> Array:
         return normalize(pixels, self.program.mean, self.program.std)

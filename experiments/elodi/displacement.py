@@ -31,18 +31,13 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports.artefacts import Study, read_study
-from churn_jax.studies.study import FinishedStudy
 from experiments.elodi import displacement_figures as figures
 from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,
     Comparison,
     DisplacementOptions,
-    FeatureAgreement,
-    FeatureSpace,
     Norms,
-    compare_features,
     compare_rows,
-    feature_space,
     read_networks,
     updates_of_mixture,
 )
@@ -57,7 +52,6 @@ FIT_HEADS = (
     "p",
     "Images with p ≤ 0.05",
 )
-AGREEMENT_HEADS = ("Row", "Same class as mean logits %", "Relative distance")
 RATE_HEADS = ("Members", "ER old %", "ER new %", "NFR %", "Relative NFR %")
 CLEAR = 0.05
 MIXTURE = "Heterogeneous"
@@ -74,9 +68,6 @@ class DisplacementReport:
     # updates between heterogeneous ensembles; None if not asked for
     mixture: UpdatesBySize | None
     mixed: tuple[str, ...]  # labels of their rows
-    space: FeatureSpace | None  # None if no features are compared
-    feature_norms: tuple[Norms, ...]  # as `comparisons`
-    agreement: dict[str, FeatureAgreement]  # label of a row to all its networks'
     classes: int  # how many of the classes all rows know
     examples: int  # how many were compared
     pictures: tuple[Figure, ...] = ()  # figures; empty if none were drawn
@@ -95,7 +86,6 @@ def displacement_report(
     options: DisplacementOptions,
     *,
     heterogeneous: Sequence[str] = (),
-    space: FeatureSpace | None = None,
     draw: bool = True,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> DisplacementReport:
@@ -103,21 +93,16 @@ def displacement_report(
     study = read_study(run_dir)
     networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
     others = [None] if old == new else [None, networks[new]]
-    mixture, norms, agreement = None, (), {}
+    mixture = None
     if heterogeneous:  # before the long part, which a wrong row would spoil
         mixture = updates_of_mixture([networks[r] for r in heterogeneous], options)
     found = tuple(compare_rows(networks[old], x, options, on_part) for x in others)
-    if space is not None:
-        norms, agreement = compare_features(space, networks, old, new, options)
     report = DisplacementReport(
         study=study,
         options=options,
         comparisons=found,
         mixture=mixture,
         mixed=tuple(networks[row].label for row in heterogeneous),
-        space=space,
-        feature_norms=norms,
-        agreement=agreement,
         classes=len(networks[old].classes),
         examples=len(networks[old].labels),
     )
@@ -134,13 +119,6 @@ def displacement_report(
             figures.norm_histograms(comparison.norms, f"figure5{letter}"),
             figures.top_shares(comparison, f"top-classes-{letter}"),
         ]
-    if space is not None and len(space.kernel) == 2:
-        plane, label = figures.two_features(space, networks, old, new), found[-1].label
-        pictures.append(
-            figures.plane_figure(plane, name="figure11", label=label, **draws)
-        )
-    for letter, of in zip("ab", norms, strict=False):
-        pictures.append(figures.norm_histograms(of, f"figure12{letter}", "features"))
     return dataclasses.replace(report, pictures=tuple(pictures))
 
 
@@ -152,13 +130,6 @@ def displacement_document(report: DisplacementReport) -> Document:
         remark = (
             f"{fewest} networks of a kind are few: a test on fewer than "
             f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
-        )
-        blocks.append(Text(remark, "note"))
-    space = report.space
-    if space is not None and not space.one_reference:
-        remark = (
-            f"{space.reference} has replicas that differ, so the features of other "
-            "rows live in several spaces; fix its seeds."
         )
         blocks.append(Text(remark, "note"))
     options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
@@ -173,15 +144,7 @@ def displacement_document(report: DisplacementReport) -> Document:
         f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates."
     )
     blocks.append(Text(about))
-    blocks += [_fits("logits", found.norms) for found in report.comparisons]
-    if space is not None:
-        blocks += [_fits("features", norms) for norms in report.feature_norms]
-        title = f"Mean features under the last layer of {space.reference}"
-        rows = [
-            (label, f"{100 * x.agreement:.2f}", f"{x.relative_distance:.3f}")
-            for label, x in report.agreement.items()
-        ]
-        blocks.append(Table(AGREEMENT_HEADS, rows, title))
+    blocks += [_fits(found.norms) for found in report.comparisons]
     for label, updates in report.updates.items():
         mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
         blocks.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
@@ -189,7 +152,7 @@ def displacement_document(report: DisplacementReport) -> Document:
     return Document(title, blocks=blocks)
 
 
-def _fits(what: str, norms: Norms) -> Table:
+def _fits(norms: Norms) -> Table:
     rows = [
         (
             str(fit.size),
@@ -203,7 +166,7 @@ def _fits(what: str, norms: Norms) -> Table:
         for fit in norms.fits
     ]
     networks = f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
-    return Table(FIT_HEADS, rows, f"How far {what} move, {networks}")
+    return Table(FIT_HEADS, rows, f"How far logits move, {networks}")
 
 
 def _rates(updates: UpdatesBySize) -> list[tuple]:
@@ -256,14 +219,6 @@ def _record(report: DisplacementReport) -> dict:
         ],
         "heterogeneous": report.mixture
         and {"rows": report.mixed, "updates": report.mixture},
-        "features": report.space
-        and {
-            "reference": report.space.reference,
-            "norms": [fits(norms) for norms in report.feature_norms],
-            "agreement": {
-                label: found._asdict() for label, found in report.agreement.items()
-            },
-        },
     }
 
 
@@ -276,9 +231,6 @@ class Arguments(DisplacementOptions):
         old: row of the old networks, or predictions of any framework, `FILE.npz`.
         new: row of the new networks; default the old row.
         heterogeneous: rows whose networks form mixed ensembles.
-        features: compare features too: the row whose last layer classifies the
-            features of both rows, which were trained with `BackwardCompatible` against
-            it.
         out: folder of tables and figures; default `displacement` in the study's.
     """
 
@@ -286,7 +238,6 @@ class Arguments(DisplacementOptions):
     old: str
     new: str = ""
     heterogeneous: tuple[str, ...] = ()
-    features: str = ""
     out: Path | None = None
 
 
@@ -295,17 +246,12 @@ def displacement(argv: Sequence[str]) -> int:
     asked = read_options(Arguments, argv, prog=PROGRAM, description=__doc__)
     names = [field.name for field in dataclasses.fields(DisplacementOptions)]
     options = DisplacementOptions(**{name: getattr(asked, name) for name in names})
-    new, space = asked.new or asked.old, None
-    if asked.features:
-        study = FinishedStudy(asked.folder)
-        space = feature_space(study, asked.features, (asked.old, new))
     found = displacement_report(
         asked.folder,
         asked.old,
-        new,
+        asked.new or asked.old,
         options,
         heterogeneous=asked.heterogeneous,
-        space=space,
         on_part=lambda part: print(f"{part}: done"),
     )
     out = asked.out or asked.folder / "displacement"

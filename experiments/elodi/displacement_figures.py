@@ -1,10 +1,8 @@
 """Figures of how far logits move, each as SVG for the page and as PNG.
 
-A `Plane` has two numbers per network and image, with arrows from the old to the new
-model's. They are the logits of the two classes that networks confuse most, on the
-examples of those classes, judged between the two alone; of networks of two classes
-that is the paper's example. Or they are features, where there are two of them, of the
-three classes that are confused most, judged by the reference's last layer.
+A `Plane` has the logits of the two classes that networks confuse most, on examples of
+those classes, with arrows from the old to the new model's, judged between the two
+alone; of networks of two classes that is the paper's example.
 """
 
 from collections.abc import Mapping
@@ -30,7 +28,6 @@ from churn_jax.analysis import UpdatesBySize, few_classes
 from churn_jax.analysis.displacement import drawn_weights, generator, two_sides
 from experiments.elodi.displacement_numbers import (
     Comparison,
-    FeatureSpace,
     Networks,
     Norms,
 )
@@ -41,11 +38,10 @@ DENSITY_DRAWS = 2000  # that a smooth curve is made of
 
 OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
-SHAPES = "^os"  # of the classes
+SHAPES = "^o"  # of the classes
 MOST_DRAWN = 40  # examples with arrows
 MEMBERS = 3
 PLANE_BINS = 26
-GRID = 60  # points a side that boundaries are found on
 
 
 def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
@@ -79,8 +75,8 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
         )
 
 
-def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
-    """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10, 12)."""
+def norm_histograms(found: Norms, name: str) -> Figure:
+    """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10)."""
     count = len(found.ids)
     columns = min(count, 2)
     lines = -(-count // columns)
@@ -95,7 +91,7 @@ def norm_histograms(found: Norms, name: str, what: str = "logits") -> Figure:
             figure,
             done,
             name=name,
-            title=f"How far {what} move, {found.label}",
+            title=f"How far logits move, {found.label}",
             caption="Density. Bars: random ensembles of m networks that share none. "
             "Lines: normal displacements, mean and covariance / m estimated from all "
             "single networks. Dotted: norm of the mean displacement.",
@@ -175,20 +171,16 @@ def top_shares(found: Comparison, name: str) -> Figure:
 
 
 class Plane(NamedTuple):
-    """Two numbers of every network on the examples that are drawn."""
+    """Two logits of every network on the examples that are drawn."""
 
-    classes: tuple[int, ...]  # ids of two or three
-    what: str  # the two numbers together
-    axes: tuple[str, str]  # names of the two numbers
+    classes: tuple[int, int]  # their ids
     old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
     new: NDArray[np.float64]  # `[R2, n, 2]`, none of them among the old
-    labels: NDArray[np.int64]  # `[n]`, places among `classes`
-    kernel: NDArray[np.float64]  # `[2, k]`, turns the numbers into scores of classes
-    bias: NDArray[np.float64]  # `[k]`
+    labels: NDArray[np.int64]  # `[n]`, 0 or 1
 
     def right(self, values) -> NDArray[np.bool_]:
         """True if `[..., n, 2]` are of the right class."""
-        return np.argmax(values @ self.kernel + self.bias, axis=-1) == self.labels
+        return np.argmax(values, axis=-1) == self.labels
 
     @property
     def marked(self) -> int:
@@ -201,36 +193,13 @@ def two_classes(old: Networks, new: Networks | None) -> Plane:
     """Logits of the two classes that old networks confuse most."""
     sides = two_sides(old.logits, None if new is None else new.logits)
     pair = few_classes(sides[0], old.labels, 2)
-    places = _drawn(old.labels, pair)
-    names = tuple(f"logit of class {old.classes[place]}" for place in pair)
+    (places,) = np.nonzero(np.isin(old.labels, pair))
+    if len(places) > MOST_DRAWN:
+        spaced = np.linspace(0, len(places) - 1, MOST_DRAWN)
+        places = places[spaced.round().astype(int)]
     sides = (side[:, places][..., pair] for side in sides)
-    ids = tuple(old.classes[pair].tolist())
     labels = np.searchsorted(pair, old.labels[places])
-    return Plane(ids, "Logits", names, *sides, labels, np.eye(2), np.zeros(2))
-
-
-def two_features(
-    space: FeatureSpace, networks: Mapping[str, Networks], old: str, new: str
-) -> Plane:
-    """Both features of the three classes that old networks confuse most."""
-    own = networks[old]
-    few = few_classes(own.logits, own.labels, min(3, len(own.classes)))
-    places = _drawn(own.labels, few)
-    rows = np.nonzero(np.isin(space.ids, own.ids[places]))[0]
-    both = (space.features[row][:, rows, :2] for row in dict.fromkeys((old, new)))
-    sides = two_sides(*(next(both), next(both, None)))
-    ids, labels = own.classes[few], np.searchsorted(few, own.labels[places])
-    head = space.kernel[:, ids], space.bias[ids]
-    names = ("feature 1", "feature 2")
-    return Plane(tuple(ids.tolist()), "Features", names, *sides, labels, *head)
-
-
-def _drawn(labels, classes) -> NDArray[np.int64]:
-    """Places of some examples of the classes, evenly spaced."""
-    (places,) = np.nonzero(np.isin(labels, classes))
-    if len(places) <= MOST_DRAWN:
-        return places
-    return places[np.linspace(0, len(places) - 1, MOST_DRAWN).round().astype(int)]
+    return Plane(tuple(old.classes[pair].tolist()), *sides, labels)
 
 
 def flip_kinds(plane: Plane, old, new) -> list[str]:
@@ -243,7 +212,7 @@ def flip_kinds(plane: Plane, old, new) -> list[str]:
 def plane_figure(
     found: Plane, *, name: str, label: str, draws: int, seed: int
 ) -> Figure:
-    """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8, 11)."""
+    """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8)."""
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
     with drawing(6.6, 7.2) as (figure, done):
@@ -261,7 +230,7 @@ def plane_figure(
             figure,
             done,
             name=name,
-            title=f"{found.what} of classes {classes}, {label}",
+            title=f"Logits of classes {classes}, {label}",
             caption=f"{len(found.labels)} test images, right or wrong among these "
             "classes alone. Thin lines are decision boundaries. Below: displacements "
             "of the image with the black border between random old and new networks or "
@@ -297,17 +266,12 @@ def _one_frame(panels, found: Plane, size: int) -> None:
     low, high = values.min(axis=0), values.max(axis=0)
     room = 0.05 * np.maximum(high - low, 1e-6)
     low, high = low - room, high + room
-    grid = np.stack(np.meshgrid(*np.linspace(low, high, GRID).T), axis=-1)
-    scores = grid @ found.kernel + found.bias
     for axes in panels:
-        for k in range(len(found.classes) - (len(found.classes) == 2)):
-            ahead = scores[..., k] - np.delete(scores, k, axis=-1).max(axis=-1)
-            if ahead.min() < 0 < ahead.max():
-                lines = {"colors": INK, "linewidths": 0.6}
-                axes.contour(*np.moveaxis(grid, -1, 0), ahead, [0], **lines)
+        if max(low) < min(high):
+            axes.axline((0, 0), slope=1, color=INK, linewidth=0.6)
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        axes.set_xlabel(found.axes[0].capitalize())
-    panels[0].set_ylabel(found.axes[1].capitalize())
+        axes.set_xlabel(f"Logit of class {found.classes[0]}")
+    panels[0].set_ylabel(f"Logit of class {found.classes[1]}")
 
 
 def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
@@ -326,8 +290,8 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
         axes.axhline(0, color=INK, linewidth=0.4)
         axes.axvline(0, color=INK, linewidth=0.4)
         axes.set_title(f"Displacement, {_kind(m)}", fontsize=9)
-        axes.set_xlabel(f"Of {found.axes[0]}")
-    panels[0].set_ylabel(f"Of {found.axes[1]}")
+        axes.set_xlabel(f"Of logit of class {found.classes[0]}")
+    panels[0].set_ylabel(f"Of logit of class {found.classes[1]}")
 
 
 def _key(figure, found: Plane) -> None:

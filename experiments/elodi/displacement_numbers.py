@@ -1,22 +1,18 @@
 """How far logits move, from predictions of two rows of a study.
 
 A row's replicas are the networks; ensembles of all sizes are formed of them. Classes
-that not all networks know are left out, with their examples. Displacements are of
-logits, or of features of networks that backward-compatible training gave one space, so
-that their mean is a feature too (Zhao et al., ELODI, TPAMI 2023).
+that not all networks know are left out, with their examples (Zhao et al., ELODI, TPAMI
+2023).
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from churn_compare.class_sets import known_classes
 from churn_compare.store import check_comparable, is_stored, load_predictions
@@ -33,18 +29,8 @@ from churn_jax.analysis import (
     simulate_displacement_norms,
     top_k_share,
 )
-from churn_jax.data import Dataset
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.setting_checks import check_least
-from churn_jax.studies.inputs import StudyError
-from churn_jax.studies.study import FinishedStudy
-from churn_jax.typing import Array
-from experiments.diversity.networks import (
-    RowNetworks,
-    Structure,
-    over_chunks,
-    to_pixels,
-)
 
 FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn
@@ -267,174 +253,3 @@ def updates_of_mixture(
         draws=min(options.draws, MOST_UPDATES),
         key=jax.random.key(options.seed),
     )
-
-
-# ---- features that share a space -----------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class FeatureSpace:
-    """Features of rows that were trained to be compatible with one reference."""
-
-    reference: str  # label of the row that is the reference
-    one_reference: bool  # whether all replicas had the same reference
-    ids: NDArray  # `[N]` of all test examples
-    # row to `[R, N, D]`, D at least that of the reference
-    features: Mapping[str, NDArray]
-    kernel: Float64  # `[D_ref, C]` of the reference's last layer
-    bias: Float64  # `[C]`
-
-
-def feature_space(
-    study: FinishedStudy, reference: str, rows: Sequence[str]
-) -> FeatureSpace:
-    """Test features of rows, and the head of the row whose features they should be.
-
-    Others were trained to be compatible with `reference`, whose first replica has the
-    head. All its replicas should be one network, as they are with fixed seeds: else
-    replicas of the others have features for several.
-    """
-    dataset = study.dataset
-    if not isinstance(dataset, Dataset):
-        raise StudyError(
-            f"{study.config.data.name} is a stream; features are of data in memory"
-        )
-    images, found, features = to_pixels(dataset.test.images), {}, {}
-    for name in (reference, *rows):
-        spec = study.spec(name)
-        row = found[name] = RowNetworks(spec, study.restore(spec))
-        if row.members != 1:
-            raise StudyError(
-                f"{name} deploys {row.members} networks; features are of one"
-            )
-        stopped = study.folder.record.row(name).stopped_replicas
-        kept = [r for r in range(study.config.train.replicas) if r not in stopped]
-        asks = (
-            functools.partial(_features, row.structure, name, row.replica(r))
-            for r in kept
-        )
-        features[name] = np.stack([over_chunks(ask, (images,), 500) for ask in asks])
-    first = features[reference]
-    return FeatureSpace(
-        study.spec(reference).label,
-        bool(np.all(first == first[0])),
-        np.asarray(dataset.test.ids),
-        {name: features[name] for name in rows},
-        *_head(found[reference], first.shape[-1]),
-    )
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _features(structure: Structure, name: str, variables: PyTree, pixels: Array):
-    """`[B, D]` of the only member, float32."""
-    outputs = structure.outputs(variables, pixels)
-    if outputs.features is None:
-        raise StudyError(
-            f"the network of {name} does not tell its features (Outputs.features)"
-        )
-    return outputs.features[0].astype(jnp.float32)
-
-
-def _head(row: RowNetworks, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel `[D, C]` and bias `[C]` of the first replica's last layer."""
-    (group,) = row.structure.program.groups
-    if (head := group.network.head) is None:
-        raise StudyError(
-            f"the last layer of {row.spec.name} is not known (Network.head)"
-        )
-    variables = jax.tree.map(lambda x: x[0], row.replica(0)[0])
-    inputs = jnp.concatenate([jnp.zeros((1, width)), jnp.eye(width)])
-    with jax.default_matmul_precision("highest"):
-        found = np.asarray(head(variables, inputs), np.float64)
-    return found[1:] - found[0], found[0]
-
-
-def averaged_feature_logits(
-    features: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
-) -> Float64:
-    """Logits `[..., C]` of the mean feature under the reference's head.
-
-    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))` where training
-    kept the heads H_n close to the reference's. Of features `[R, ..., D]` the first
-    columns count, as many as the kernel `[D_ref, C]` has rows.
-
-    References:
-        [elodi] Eq. 14
-    """
-    kernel = np.asarray(head_kernel, np.float64)
-    features = np.asarray(features, np.float64)[..., : len(kernel)]
-    return features.mean(axis=0) @ kernel + np.asarray(head_bias, np.float64)
-
-
-class FeatureAgreement(NamedTuple):
-    """How close averaged features through one head come to averaged logits.
-
-    Attributes:
-        agreement: share of examples with the same arg max.
-        distance: mean Euclidean norm of the difference of the two logits, the mean
-            over classes taken off both, since it changes no prediction.
-        relative_distance: the same over the mean norm of the averaged logits.
-    """
-
-    agreement: float
-    distance: float
-    relative_distance: float
-
-
-def averaged_feature_agreement(
-    features: ArrayLike, logits: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
-) -> FeatureAgreement:
-    """Compares `averaged_feature_logits` with the mean of the networks' own logits.
-
-    The left side of the approximation is `(1/R) sum_n H_n(F_n(x))`: the mean of
-    `logits [R, N, C]`, of the networks with `features [R, N, D]`.
-
-    References:
-        [elodi] Eq. 13
-    """
-    through_head = averaged_feature_logits(features, head_kernel, head_bias)
-    averaged = np.asarray(logits, np.float64).mean(axis=0)
-    same = np.argmax(averaged, axis=-1) == np.argmax(through_head, axis=-1)
-    centred = [x - x.mean(axis=-1, keepdims=True) for x in (averaged, through_head)]
-    distance = np.linalg.norm(centred[0] - centred[1], axis=-1).mean()
-    scale = np.linalg.norm(centred[0], axis=-1).mean()
-    relative = distance / scale if scale > 0 else np.nan
-    return FeatureAgreement(float(same.mean()), float(distance), float(relative))
-
-
-def compare_features(
-    space: FeatureSpace,
-    networks: Mapping[str, Networks],
-    old: str,
-    new: str,
-    options: DisplacementOptions,
-) -> tuple[tuple[Norms, ...], dict[str, FeatureAgreement]]:
-    """Norms of features' displacements, and averaged features by the row's label."""
-    features, agreement = {}, {}
-    for row in dict.fromkeys((old, new)):
-        own, width = networks[row], len(space.kernel)
-        found = np.asarray(space.features[row], np.float64)
-        places = np.nonzero(np.isin(space.ids, own.ids))[0]
-        same = np.array_equal(space.ids[places], own.ids)
-        if not same or len(found) != len(own.logits):
-            raise ReportError(
-                f"{row} has features of {len(found)} networks and predictions of "
-                f"{len(own.logits)}, or they are of other examples"
-            )
-        if found.shape[-1] < width:
-            raise ReportError(
-                f"{row} has {found.shape[-1]} features, the reference {width}; "
-                "compatible ones are at least as wide"
-            )
-        features[row] = found[:, places, :width]
-        head = space.kernel[:, own.classes], space.bias[own.classes]
-        agreement[own.label] = averaged_feature_agreement(
-            features[row], own.logits, *head
-        )
-    first, second = networks[old], networks[new]
-    norms = [compare_norms(first.label, features[old], None, first.ids, options)]
-    if new != old:
-        label = f"{first.label} → {second.label}"
-        sides = features[old], features[new]
-        norms.append(compare_norms(label, *sides, first.ids, options))
-    return tuple(norms), agreement

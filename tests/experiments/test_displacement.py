@@ -10,7 +10,7 @@ import pytest
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
 from churn_jax.methods import UNKNOWN_LOGIT
-from churn_jax.reports.artefacts import ReportError, read_study
+from churn_jax.reports.artefacts import read_study
 from experiments.elodi.displacement import displacement_report, write_displacement
 from experiments.elodi.displacement_figures import (
     errors_and_flips,
@@ -20,13 +20,10 @@ from experiments.elodi.displacement_figures import (
     plane_figure,
     top_shares,
     two_classes,
-    two_features,
 )
 from experiments.elodi.displacement_numbers import (
     DisplacementOptions,
-    FeatureSpace,
     Networks,
-    compare_features,
     read_networks,
 )
 from tests.reports.fake_study import noisy_logits, write_study
@@ -72,8 +69,8 @@ def written(folder):
     pictures = (
         errors_and_flips(report.updates),
         plane_figure(
-            two_features(space_of(networks, width=2), networks, "old", "new"),
-            name="figure11",
+            two_classes(networks["old"], networks["new"]),
+            name="figure3",
             label=found.label,
             draws=20,
             seed=0,
@@ -181,69 +178,3 @@ def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
     right = networks.logits[1:2].repeat(2, axis=0)
     never = Networks("a", networks.ids, labels, right, networks.classes)
     assert two_classes(never, None).classes == (3, 4)
-
-
-def space_of(networks, one_reference=True, width=C):
-    """Features whose first columns a head of the reference turns into the logits.
-
-    Of fewer than C it makes the logits that come closest.
-    """
-    rng = np.random.default_rng(1)
-    kernel, bias = rng.normal(size=(width, C)), rng.normal(size=C)
-    features = {}
-    for row, found in networks.items():
-        own = (found.logits - bias) @ np.linalg.pinv(kernel)
-        more = rng.normal(size=(*own.shape[:-1], 2))
-        features[row] = np.concatenate([own, more], axis=-1)
-    ids = next(iter(networks.values())).ids
-    return FeatureSpace("Reference", one_reference, ids, features, kernel, bias)
-
-
-def test_two_features_are_judged_by_the_references_head(folder):
-    networks = read_networks(read_study(folder), ["old", "new"])
-    space = space_of(networks, width=2)
-    plane = two_features(space, networks, "old", "new")
-    assert len(plane.classes) == 3 and plane.classes == tuple(sorted(plane.classes))
-    assert plane.old.shape == plane.new.shape == (R, len(plane.labels), 2)
-    places = np.isin(networks["old"].labels, plane.classes).nonzero()[0]
-    places = places[np.linspace(0, len(places) - 1, 40).round().astype(int)]
-    shown = space.features["new"][:, places, :2]
-    np.testing.assert_array_equal(plane.new, shown)
-    scores = (shown @ space.kernel + space.bias)[..., list(plane.classes)]
-    right = np.array(plane.classes)[scores.argmax(-1)] == networks["old"].labels[places]
-    np.testing.assert_array_equal(plane.right(plane.new), right)
-    halves = two_features(space, networks, "old", "old")
-    assert halves.old.shape[0] == halves.new.shape[0] == R // 2
-
-
-def test_features_are_compared_as_logits_are(folder, tmp_path):
-    networks = read_networks(read_study(folder), ["old", "new"])
-    space = space_of(networks, one_reference=False)
-    options = dataclasses.replace(FEW, sizes=(2,), resamples=1)
-    report = displacement_report(folder, "old", "new", options, space=space, draw=False)
-    own, other = report.feature_norms
-    old, new = (f[:, [0, 30, 59], :C].mean(axis=0) for f in space.features.values())
-    np.testing.assert_allclose(other.centre, np.linalg.norm(old - new, axis=-1))
-    assert own.label == "Old" and not own.centre.any()
-    # The reference's head gives the networks' own logits, so their means agree.
-    for found in report.agreement.values():
-        assert found.agreement == 1 and found.relative_distance < 1e-5
-    write_displacement(report, tmp_path)
-    text = (tmp_path / "displacement.md").read_text()
-    assert "How far features move, Old → New, 8 and 8 networks" in text
-    assert "features of other rows live in several spaces" in " ".join(text.split())
-    assert "| Old | 100.00 | 0.000 |" in text
-    record = json.loads((tmp_path / "displacement.json").read_text())["features"]
-    assert record["agreement"]["New"]["agreement"] == 1.0
-    assert len(record["norms"]) == 2
-
-
-def test_features_of_other_networks_or_too_few_columns_are_refused(folder):
-    networks = read_networks(read_study(folder), ["old"])
-    space = space_of(networks)
-    own = space.features["old"]
-    narrow = dataclasses.replace(space, features={"old": own[..., :3]})
-    fewer = dataclasses.replace(space, features={"old": own[1:]})
-    for wrong, message in ((narrow, "has 3 features, the"), (fewer, "7 networks and")):
-        with pytest.raises(ReportError, match=message):
-            compare_features(wrong, networks, "old", "old", FEW)
