@@ -177,7 +177,7 @@ class Change(NamedTuple):
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval by Student's t; None without a standard error."""
-        # It is as wide as `p`, adjusted for several tests, asks for: 0 lies outside
+        # Widened to match `p`, which is adjusted for several tests: 0 lies outside
         # where `p` is below 5 %, and nowhere else.
         found = self.difference
         if found.runs < 2 or not np.isfinite(found.stderr):

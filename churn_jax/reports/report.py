@@ -76,8 +76,8 @@ class Row:
     # against the baseline, by quantity; empty for the baseline or without one
     changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
     history: History = NO_HISTORY  # its training curves
-    headline: str = "churn"  # what it is compared in
-    quality: str = "accuracy"  # what it is compared in next to that
+    headline: str = "churn"  # name of the quantity compared first
+    quality: str = "accuracy"  # name of the second one
     # how much its members differ; None for single networks
     agreement: Agreement | None = None
 
@@ -115,7 +115,7 @@ class Row:
 
     @property
     def gain(self) -> int | None:
-        """1 if the headline is detectably better, -1 if worse, 0 if neither."""
+        """1 for a detectably better headline, -1 for worse, else 0; None: untested."""
         effect = self.change.effect
         return None if effect is None else -effect
 
@@ -155,13 +155,13 @@ class Report:
         ids: `[N]` of the examples all rows were evaluated on.
         labels: `[N]` their class ids.
         files: what `write` wrote: name (`"table.md"`) to path.
-        reference: the deep ensembles that rows are measured in; None where the study
+        reference: the curve that gives deep-ensemble equivalents; None where the study
             does not ask for it or has none.
         unreadable: sentences about files next to the predictions that cannot be used,
             and whether the file is damaged.
         updates: rows that replace others, with what effect; None in studies without.
         sweep: what was chosen on the validation split; None for a study.
-        held_out: the same of clicks, on the examples that are never learned.
+        held_out: report of a click study on the held-out examples; None otherwise.
     """
 
     study: Study
@@ -232,10 +232,10 @@ class Report:
 
     @property
     def best(self) -> str:
-        """The conclusion: the row that lowers the headline most, if one is shown to.
+        """The conclusion: of the rows detectably better than the baseline, the lowest.
 
-        A row that lowers accuracy, or raises the log loss of clicks, is passed over
-        where another does not. Rows whose runs share other seeds than the baseline's,
+        A row that lowers accuracy, or raises the log loss of clicks, is chosen only if
+        all others do so too. Rows whose runs share other seeds than the baseline's,
         that have other training examples, or fewer than `ENOUGH_RUNS` runs in common
         with it, are not candidates. A study of updates has no such sentence, nor has a
         sweep, in which nothing is chosen on the test split.
@@ -276,7 +276,7 @@ class Report:
         else:
             said = f"Best: not decided by so few runs. {least}."
         worse = "raises log loss" if self.study.one_pass else "lowers accuracy"
-        apart = "has other seeds or training examples, or too few runs"
+        apart = "is not comparable (seeds, training examples) or has too few runs"
         for row in lower:
             if row.gain == 1 or all(row is not one for one in (base, *tested)):
                 why = worse if any(row is one for one in sure) else apart
@@ -306,15 +306,15 @@ class Report:
         notes = ""
         if about.name == "prediction_difference":
             notes += (
-                "Prediction differences (Δ₁, Δ₂, ...): of all runs as one set, ± "
+                "Prediction differences (Δ₁, Δ₂, ...): of all runs together, ± "
                 "standard error. "
             )
         means = ", ".join(q.heading for q in self.columns if q.write is mean_error)
         notes += f"{means}: ± standard error over runs. " if means else ""
         if names & CALIBRATED:
             notes += (
-                "Cal. (calibrated): logits divided by the temperature that each run's "
-                "own validation predictions ask for. "
+                "Cal. (calibrated): logits divided by a temperature fitted to each "
+                "run's validation predictions. "
             )
         soft = [row.summary.surrogate_churn.mean for row in self.rows]
         if "surrogate_churn" in names and any(mean > 1 for mean in soft):
@@ -337,8 +337,8 @@ class Report:
             f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
             f"over all pairs of runs (churn). {notes}Δ {what}: {unit} against "
             f"{self.baseline_label}, with a 95 % interval by Student's t and a "
-            "jackknife over runs. p: two-sided, of the same test, Holm-adjusted over "
-            "the methods; the interval is as wide as that asks for."
+            "jackknife over runs. p: two-sided, of the same test. Both are "
+            "Holm-adjusted over the methods."
         )
 
     @property
@@ -370,9 +370,9 @@ class Report:
             )
         place = config.published
         if place and not published(place):
-            out.append(f"The study names published numbers {place!r}, not found here.")
+            out.append(f"The published numbers {place!r} of this study were not found.")
         out += [
-            f"The study names a column {name!r}, unknown here."
+            f"The study names an unknown column {name!r}."
             for name in config.columns
             if name not in QUANTITIES
         ]
@@ -421,7 +421,7 @@ def _equal(a: MethodSummary, b: MethodSummary) -> bool:
 
 def collected(study: Study, split: str = "test") -> Report:
     """The numbers of a study's rows on one split, one row in memory at a time."""
-    # All must have the examples of the baseline, or else of the first row that has any.
+    # All must have the baseline's examples or, without it, those of the first row.
     plain, baseline = Report(study), study.config.baseline
     columns = measured_columns(tuple(quantity.name for quantity in plain.columns))
     calibrated = split != "validation" and not CALIBRATED.isdisjoint(columns)
@@ -441,7 +441,7 @@ def collected(study: Study, split: str = "test") -> Report:
 
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
         path = study.file(info.name, split)
-        held_out = study.file(info.name, "validation")
+        validation_path = study.file(info.name, "validation")
         if not is_stored(path):
             lost = f"{path} does not exist"
             reason = lost if info.trained else "it has no predictions yet"
@@ -454,9 +454,9 @@ def collected(study: Study, split: str = "test") -> Report:
             if examples is not None:
                 check_comparable(examples, own)
             found = summarize(predictions, stopped=info.stopped_replicas)
-            if calibrated and is_stored(held_out):
+            if calibrated and is_stored(validation_path):
                 with noting(f"{info.label} has no calibrated numbers", True):
-                    validation = load_predictions(held_out)
+                    validation = load_predictions(validation_path)
                     found = with_calibration(found, predictions, validation)
             found, wrong = with_columns(found, predictions, columns)
         except PredictionsError as error:
@@ -470,7 +470,7 @@ def collected(study: Study, split: str = "test") -> Report:
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             found = found.having(parameters=size)
-        with noting(f"Nothing is known of the members of {info.label}", True):
+        with noting(f"The members of {info.label} cannot be described", True):
             members = _members(
                 study.method_folder(info.name) / MEMBERS[split], examples
             )

@@ -38,8 +38,8 @@ class Axis:
         method: name of a row of the study.
         field: a coefficient of its method (`beta`, `beta_ramp.steps`), or
             `optimizer.learning_rate` or `optimizer.weight_decay`.
-        values: finite, at least 0 and distinct; empty takes 1/4 to 4 times the
-            preset's value.
+        values: finite, at least 0 and distinct; empty for 1/4 to 4 times the preset's
+            value (for a share, those below 1 and the preset's own).
     """
 
     method: str
@@ -76,7 +76,7 @@ class Axis:
         Args:
             text: the axis.
             config: the study, for the names.
-            values: where `text` has none.
+            values: values of the axis if `text` has none.
 
         Raises:
             ValueError: no such method or coefficient, or a value is not a number.
@@ -100,7 +100,7 @@ class Axis:
         """The axis with values, whose method and field are in the study.
 
         Raises:
-            ValueError: they are not, or there is no value to start from.
+            ValueError: method or field is unknown, or a default grid would start at 0.
         """
         spec = config.spec(self.method)
         known = [*coefficient_names(spec.method), *OPTIMIZER]
@@ -110,12 +110,12 @@ class Axis:
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
             )
         fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
-        convex = fields.get(self.field, {}).get("share", False)  # of the labels' loss
+        convex = fields.get(self.field, {}).get("share", False)  # next to the labels
         if self.values:
             if convex and max(self.values) > 1:
                 raise ValueError(
-                    f"{self.path} is at most 1, the labels' loss has weight 1 - alpha; "
-                    f"got {_text(max(self.values))}"
+                    f"{self.path} must be at most 1, as the labels' loss has weight 1 "
+                    f"- {self.field}; got {_text(max(self.values))}"
                 )
             return self
         own: Any = spec.method
@@ -123,8 +123,8 @@ class Axis:
         start = float(attrgetter(self.field)(own))
         if start == 0:
             raise ValueError(
-                f"{self.path} is 0 in the preset, so there is no grid to suggest; "
-                "give --values"
+                f"{self.path} is 0 in the preset, so a default grid cannot be "
+                "derived; give --values"
             )
         values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
         if convex:
@@ -204,7 +204,7 @@ def swept(
             alike = is_baseline(config, row)
             points.setdefault(row.name, PointRecord(row.name, axis.path, value, alike))
             rows.setdefault(row.name, row)
-    # Without a baseline of the sweep the study's is a row that is not trained.
+    # Without `baseline` the study's baseline stays as a row, but is not trained.
     needed = [name for row in rows.values() for name in row.dependencies]
     needed += [] if baseline else [config.baseline]
     others = config.select(tuple(needed)) if needed else ()
@@ -221,7 +221,7 @@ def swept(
             train,
             replicas=seeds,
             seed_numbers=given[:seeds],
-            mesh=MeshShape(),  # a mesh is for all replicas of a program
+            mesh=MeshShape(),  # programs differ in their number of replicas
         ),
         methods=(*(r for r in others if r.name not in rows), *rows.values()),
         baseline=first or config.baseline,

@@ -1,8 +1,8 @@
 """The train step, in reading order: batch, loss, gradients, update, all replicas.
 
-Up to the last part all of it is of one replica, inside `jax.shard_map`; that part maps
-it over the replicas of a device and compiles it. For click models, whose batches are
-looked up before, see `training.clicks`.
+All but the last part handles one replica, inside `jax.shard_map`; the last part maps it
+over a device's replicas and compiles it. Click models, whose embedding rows are looked
+up before the loss, are in `training.clicks`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _batch(
 
 
 def _forward(program: Program, dropout: jax.Array):
-    """`apply(variables, images, train, extras)` of all members, over the whole mesh."""
+    """`apply(variables, images, train, extras)` of all members, wherever they lie."""
 
     def apply(variables, images, train=True, extras=()):
         extra: dict[str, Any] = {"axis_name": DATA, "key": dropout} if train else {}
@@ -139,8 +139,8 @@ def loss_function(
         params, model_state = [*params, inputs.batch.rows], [*model_state, {}]
 
     def loss(params):
-        # Handed to the data shards here, once: so a gradient is summed over them once,
-        # and not at every place where a layer or a second pass uses the weight.
+        # Marked as varying over data shards once, here, so that each gradient is summed
+        # over them once, not wherever a layer or a second pass uses the weight.
         params = jax.tree.map(lambda p: to_varying(p, DATA), params)
         out = method.loss(
             forward,
@@ -167,7 +167,7 @@ def loss_and_gradients(
     loss, params = loss_function(program, state, inputs, taught, data)
     (_, out), gradients = jax.value_and_grad(loss, has_aux=True)(params)
     gradients = _stacked(gradients)
-    # Leaves that are not finite: on a CPU a third of the time that elements would take.
+    # Counts leaves, not elements: on a CPU that takes a third of the time.
     each = (jnp.isfinite(leaf).astype(jnp.int8) for leaf in jax.tree.leaves(gradients))
     bad = jnp.asarray(sum((1 - jnp.min(x, initial=1)).astype(jnp.int32) for x in each))
     finite = (bad if program.replicated else jax.lax.psum(bad, MEMBER)) == 0
@@ -220,18 +220,20 @@ def _check_output(method, out: Any) -> None:
 
 
 def _check_memory(method, before: PyTree, after: PyTree) -> PyTree:
-    """The memory that an update leaves, unchanged in form and without a gradient."""
+    """The new memory without a gradient; its structure and shapes must not change."""
     name = f"{type(method).__name__}.loss"
     found, left = (
         jax.tree.map(lambda x: f"{jnp.result_type(x)}{list(jnp.shape(x))}", tree)
         for tree in (before, after)
     )
     if found != left:
-        raise ValueError(f"{name} must return its memory as found, {found}; got {left}")
+        raise ValueError(
+            f"{name} must keep the form of its memory, {found}; got {left}"
+        )
     axes = {a for leaf in jax.tree.leaves(after) for a in varying_axes(leaf)}
     if axes := sorted(axes - {REPLICA}):
         raise ValueError(
-            f"{name} must return one memory for the whole replica; its values differ "
+            f"{name} must return one memory per replica; its values differ "
             f"along {', '.join(axes)} (sum them over the global batch)"
         )
     return jax.lax.stop_gradient(after)
@@ -248,7 +250,7 @@ def update(
     gradients: tuple[PyTree, ...],
     finite: jax.Array,
 ) -> TrainState:
-    """Applies the optimiser to every network, or freezes a replica gone non-finite."""
+    """Applies the optimiser to every network, or freezes a non-finite replica."""
     coefficients = inputs.coefficients
 
     def one(gradient, opt_state, params, own):
@@ -266,12 +268,12 @@ def update(
     moved = [jax.vmap(one)(*group) for group in groups]
     weights = Weights(tuple(params for params, _ in moved), out.model_state)
     logged = jnp.stack([out.loss, *(out.terms[name] for name in sorted(out.terms))])
-    # Terms come first in the code, then the loss, the gradient and the memory.
+    # `code` numbers the terms first, then the loss, the gradient and the memory.
     bad = ~jnp.isfinite(logged)
     loss_finite, terms = ~jnp.any(bad), len(out.terms)
     after = jnp.where(finite, terms + 2, terms + 1)
     code = jnp.where(loss_finite, after, jnp.argmax(jnp.roll(bad, -1)))
-    # What would spoil the next update is refused, so a memory is always finite.
+    # An update whose memory is not finite is refused, so a stored one is always finite.
     go = state.alive & loss_finite & finite
     for leaf in jax.tree.leaves(out.memory):
         go &= jnp.all(jnp.isfinite(leaf))
@@ -298,7 +300,7 @@ def _select(condition, new: PyTree, old: PyTree) -> PyTree:
 
 
 def _own_settings(program: Program) -> list[dict[str, jax.Array]]:
-    """The settings of this device's own networks, one `[S]` of each per group."""
+    """Per group, the optimiser's settings `[S]` of this device's networks, by name."""
     config, axis = program.optimizer.config, program.member_axis
     own: dict[str, Any] = {}
     if config.member_rates:
@@ -328,8 +330,8 @@ def _peers(program: Program, state: TrainState) -> PyTree:
 def _average(program: Program, state: TrainState, weights: Weights) -> PyTree:
     """The moving average of the weights, `a <- d a + (1 - d) w`.
 
-    At update t, counted from 0, `d = min(decay, (1 + t) / (10 + t))`: a long memory
-    would otherwise hold on to the initial weights for `1 / (1 - decay)` updates.
+    At update t, counted from 0, `d = min(decay, (1 + t) / (10 + t))`: a large decay
+    would otherwise keep the initial weights for `1 / (1 - decay)` updates.
     """
     if not program.ema_decay:
         return ()
@@ -347,16 +349,16 @@ def _average(program: Program, state: TrainState, weights: Weights) -> PyTree:
 # All replicas ------------------------------------------------------------------------
 
 
-# Sessions of equal programs, such as rows of a study, share what is compiled; it is
-# kept for the last few.
+# Sessions with equal programs, such as rows of a study, share one compiled step; the
+# last eight are kept.
 @functools.lru_cache(maxsize=8)
 def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool = True):
     """Compiles `step(state, inputs, taught, images, labels) -> state`.
 
     `taught` are the teachers' variables or `()`; see `Program.feed` for the data. A
-    call makes `steps_per_call` updates by a loop of the program, or with None as many
-    as its last argument says, an int32. `donate` reuses the state's memory. Of a click
-    model a call learns a window and returns `(state, scores [R, W])`.
+    call makes `steps_per_call` updates by a loop of the program or, with None, as many
+    as its last argument (int32) says. `donate` reuses the state's memory. For a click
+    model a call trains on one window and returns `(state, scores [R, W])`.
     """
     counted = steps_per_call is None
 
@@ -420,21 +422,21 @@ def _probe(program: Program):
 
 
 def step_specs(program: Program) -> tuple:
-    """How the arguments of the step lie on the mesh."""
+    """Partition specs of the step's arguments."""
     taught = P() if program.teacher is None else program.teacher.spec
     data = {"shared": P(DATA), "own": P(REPLICA, DATA)}.get(program.feed, P())
     return TrainState.specs(program.slots), P(REPLICA), taught, data, data
 
 
 def _own_batches(program: Program, inputs, data: tuple):
-    """Inputs and data, with the replicas' own batches where replicas are mapped."""
+    """Inputs and data; each replica's own batch moves into the inputs, to be mapped."""
     if program.feed != "own":
         return inputs, data
     return dataclasses.replace(inputs, batch=data), (None, None)
 
 
 def _local_steps(program: Program, updates, state, inputs, taught, *data):
-    """Some updates of the replicas that live on this device, a number or an array."""
+    """This device's replicas after `updates` updates, an int or a traced scalar."""
     inputs, data = _own_batches(program, inputs, data)
     count = state.step.shape[0]
 
@@ -459,8 +461,8 @@ def _local_steps(program: Program, updates, state, inputs, taught, *data):
     # than a small network's arithmetic.
     given = [slots.unstack(part, count) for part in (inputs, taught)]
     # An update that draws one teacher takes it out of the stacked ones.
-    draws = inputs.coefficients.method.passes.drawn_teacher
-    if program.teacher is not None and not draws:
+    draws_one = inputs.coefficients.method.passes.drawn_teacher
+    if program.teacher is not None and not draws_one:
         given[1] = [one_by_one(program.teacher, variables) for variables in given[1]]
     states = slots.unstack(state, count)
     return slots.stack(

@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Teachers:
-    """The trained models that a row learns from: a teacher, old models, or both.
+    """What a row learns from: a teacher or cached logits, old models, or both.
 
     Attributes:
         teacher: a trained method whose members teach; None with old models only.
         old: deployed models of one network each, in the order of their versions.
-        members: number of the teacher's members that teach, the first ones; 0 is all.
-        groups: the teacher's committee where it differs from the trained one, such as
-            one that computes in bfloat16; empty keeps the trained one.
-        temperatures: `[R, T]`, by which the members' logits are divided; None is 1.
+        members: number of members that teach, counted from the first; 0 for all.
+        groups: networks in place of the teacher's, such as ones that compute in
+            bfloat16; empty for the teacher's own.
+        temperatures: divisors `[R, T]` of the members' logits; None for 1. Unused with
+            `cached`.
         cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
-            (offline); the teacher is not run then, and may be unknown. None runs it in
-            every update.
-        targets: what the cached logits are if not the members' own, for the identity.
+            (offline); the teacher is then not run and need not be given. None to run it
+            in every update.
+        targets: description of cached logits that are not the members' own, for
+            `identity`.
         repeats: how often the R replicas are repeated, one set after another: every
             point of a sweep has the same teachers.
     """
@@ -58,7 +60,7 @@ class Teachers:
             if trained.run.method.members != 1:
                 raise ValueError(
                     f"{trained.run.name} deploys {trained.run.method.members} networks;"
-                    " an old model is one"
+                    " an old model must be one"
                 )
         if self.teacher is None:
             if self.members or self.temperatures is not None:
@@ -70,8 +72,8 @@ class Teachers:
         heads = max(group.network.heads for group in self.teacher.run.groups)
         if not 0 <= self.members <= sum(sizes) or len(sizes) > 1 or heads > 1:
             raise ValueError(
-                f"{self.teacher.run.name}: members must be 0 or some of one group of "
-                f"networks, each of one member; got {self.members} of {sizes}"
+                f"{self.teacher.run.name}: members needs one group of single networks "
+                f"and at most its size; got {self.members}, groups of {sizes}"
             )
 
     def own_groups(self) -> tuple[Group, ...]:
@@ -120,7 +122,7 @@ class Teachers:
         return (*(() if self.teacher is None else (self.teacher,)), *self.old)
 
     def identity(self) -> Mapping[str, Any]:
-        """The text by which a student's checkpoint identifies the teachers."""
+        """A mapping that identifies the teachers in a student's checkpoint."""
         found: dict[str, Any] = {}
         if self.teacher is not None:
             found = {"name": self.teacher.run.name, **json.loads(self.teacher.identity)}
@@ -141,7 +143,7 @@ class Teachers:
 
 
 def repeated(tree: PyTree, times: int) -> PyTree:
-    """Host arrays `[R, ...]` so many times, one set of replicas after another."""
+    """Host arrays `[times * R, ...]`: the R replicas repeated as a block."""
     if times == 1:
         return tree
     return jax.tree.map(
@@ -167,7 +169,7 @@ class TeacherProgram:
     sharded: bool
     mapping: str = "vmap"  # of the networks on one device
     old: int = 0  # how many of the groups, the last ones, are old models
-    cached: bool = False  # a table of logits by training example comes first
+    cached: bool = False  # the first tree is a table of logits by training example
 
     @property
     def spec(self) -> tuple[P, ...]:
@@ -207,8 +209,8 @@ class Teacher:
         """Logits `[T, B, C]` of the teacher's members; gradients flow to the images.
 
         With `pick`, the number of one teacher (may be traced), `[B, C]`. A cached
-        teacher answers for the examples as they are in the training set, whatever has
-        been done to them since.
+        teacher answers for the examples as they are in the training set, without
+        augmentation or perturbation.
         """
         if not self.size:
             raise ValueError("there is no teacher, only old models: call .old(images)")
@@ -245,7 +247,7 @@ class Teacher:
     def classify(self, features: Array) -> Logits:
         """Logits `[O, B, C]` of the old models' last layers on features `[B, D]`.
 
-        Every layer takes the first columns, as many as it is wide.
+        A layer of input width d uses the first d columns.
         """
         groups = []
         for group, variables in self._old():

@@ -21,10 +21,10 @@ class Uncertainty:
 
     examples: np.ndarray  # variance due to the examples, given the runs
     total: np.ndarray  # variance due to examples and runs
-    # degrees of freedom of `total`, infinite with one run a side; if only one side has
-    # several runs, those of the variance due to runs
+    # degrees of freedom of `total`: `of_clusters` with one run of each version; if only
+    # one version has several runs, those of the variance due to runs
     freedom: np.ndarray
-    alone: bool = False  # True if only one side has several runs
+    alone: bool = False  # True if only one version has several runs
     # degrees of freedom of `examples`: infinite, or below the number of clusters
     of_clusters: np.ndarray | float = np.inf
     bearing: np.ndarray | float = np.inf  # effective number of clusters
@@ -36,7 +36,7 @@ class Uncertainty:
         return np.maximum(1.0 - examples, 0.0)
 
     def quantile(self, level: float) -> np.ndarray:
-        """Two-sided quantile: 1.96 for 0.95 and one run a side."""
+        """Two-sided quantile: 1.96 for 0.95, one run a side and no clusters."""
         # Satterthwaite's approximation is poor for one degree of freedom (two runs on
         # one side), so if only one side has runs, half-widths are added as squares:
         # q^2 V = z^2 V_examples + t^2 C, with C the variance due to runs.
@@ -60,7 +60,7 @@ class Uncertainty:
         return np.where(some, total * up, 0.0)
 
     def example_quantile(self, level: float) -> np.ndarray:
-        """The same with runs treated as fixed; larger with few clusters."""
+        """Two-sided quantile with runs treated as fixed; larger with few clusters."""
         return _student(self.of_clusters, (1.0 + level) / 2.0)
 
 
@@ -87,13 +87,13 @@ def uncertainty(
     bearing: np.ndarray | float = np.inf,
 ) -> Uncertainty:
     """Uncertainty due to examples and runs, by Satterthwaite's approximation."""
-    # With G clusters that move the number by u the variance over examples, sum u^2, has
-    # a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over degrees
-    # of freedom: G for normal u, fewer for clusters of unequal size, at most G - 1.
+    # If each of G clusters moves the number by u, the variance over examples, sum u^2,
+    # has a squared relative error of sum u^4 / (sum u^2)^2 - 1 / G, twice one over
+    # degrees of freedom: G for normal u, fewer for unequal clusters, at most G - 1.
     # The variance between runs includes their noise on the examples, as the variance
     # over examples does; it is counted once: V = V_examples + sum_k (S_k - noise_k), at
     # least V_examples - noise / 2 (with V_examples as the least value, intervals of two
-    # runs a side that differ only by noise would hold the true value 98 times of 100),
+    # runs a side that differ only by noise would cover the truth 98 % of the time),
     # and 1 / df = sum_k (S_k / V)^2 / df_k (Satterthwaite 1946).
     examples = np.asarray(examples, np.float64)
     count = np.asarray(clusters, np.float64)
@@ -143,7 +143,7 @@ def difference_ends(
     """Tango's score interval of `gained - lost`, stretched to the given variance."""
     # The ends are the solutions D of (g - l - D)^2 = q^2 s v(D) (Tango 1998, Eq. 11);
     # v(D) is the variance of the difference of two paired shares where the difference
-    # is D and the rest is as likely as can be, and s = V / v(g - l) is 1 for one run a
+    # is D and all else is most likely, and s = V / v(g - l) is 1 for one run a
     # side.
     given = (gained, lost, variance, quantile, examples)
     gained, lost, variance, quantile, examples = np.broadcast_arrays(
@@ -213,7 +213,7 @@ class PerExample:
         return PerExample(self.mean + other.mean, tuple(a + b for a, b in runs))
 
     def __mul__(self, factor: float) -> "PerExample":
-        """A multiple; of whole numbers with a whole factor they are such again."""
+        """A multiple; an integer factor keeps integers integers."""
         runs = (tuple(Weighted(factor * w, sums) for w, sums in of) for of in self.runs)
         return PerExample(factor * self.mean, tuple(runs))
 
@@ -261,7 +261,7 @@ class Groups:
             owner = self.group[first]
         self.owner = owner  # group of every unit
         self.found = np.bincount(owner, minlength=count)  # number of units
-        # Number of independent draws, for the interval of a share without any event.
+        # Effective number of units, for the interval of a share without any event.
         self.units = self.found.astype(np.float64)
         if self.pooled:
             share = self.found / np.maximum(self.size, 1)
@@ -278,7 +278,7 @@ class Groups:
         return means.mean(keepdims=True) if self.pooled else means
 
     def _moved(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means `[G]`, and the deviation of its group's mean due to each unit."""
+        """Means `[G]`, and each unit's contribution to its group's mean."""
         numbers = numbers[self.rows]
         means = np.bincount(self.strata, numbers, len(self._sizes)) / self._sizes
         moved = numbers - means[self.strata]
@@ -290,7 +290,7 @@ class Groups:
         return means, moved / self.size[self.owner]
 
     def known(self, of: PerExample, *, mean: bool = False) -> Uncertainty:
-        """Uncertainty of the means; with `mean`, V is estimated as in a t-test."""
+        """Uncertainty of the means; with `mean`, V has the factor of a t-test."""
         plain = self.cell is None and not self.pooled and not of.runs
         if plain and of.mean.dtype == np.int8:  # -1, 0, 1: squares follow from sums
             variance = self.value(np.abs(of.mean)) - np.square(self.value(of.mean))
@@ -409,7 +409,7 @@ class Groups:
         return most - least
 
     def none(self, quantile: np.ndarray) -> np.ndarray:
-        """Upper end of the share of an event that no example has."""
+        """Upper confidence limit of the share of an event that no example has."""
         zero = np.zeros(self.count)
         return share_ends(zero, zero, quantile, self.units)[1]
 

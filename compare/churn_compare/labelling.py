@@ -1,4 +1,4 @@
-"""Flip rates and the gain from labels of changed examples alone.
+"""Flip rates and accuracy gain from labels of changed examples only.
 
 `gain = PFR - NFR`, and both count only examples that change, so the others need no
 labels. Labels of a random part of the changed ones, the queue, give intervals.
@@ -68,8 +68,8 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
         better = np.where(better == "a", first, np.where(better == "b", turned, better))
     if odd := sorted({*better.tolist()} - {*_ANSWERS}):
         raise PredictionsError(
-            f"column {BETTER} takes A, B, neither or both (old or new where they are "
-            f"shown so); got {some(odd)}"
+            f"column {BETTER} takes old, new, neither or both (A or B if blind); "
+            f"got {some(odd)}"
         )
     better = np.array([_ANSWERS[answer] for answer in better.tolist()])
     strata = texts.get(STRATUM, np.full(count, ""))
@@ -77,7 +77,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
     try:
         changed = texts[DRAWN_FROM].astype(np.int64)
     except ValueError:
-        raise PredictionsError(f"column {DRAWN_FROM} must be as it was drawn") from None
+        raise PredictionsError(f"column {DRAWN_FROM} must keep its numbers") from None
     there = rows >= 0
     return Drawn(
         place=rows,
@@ -91,7 +91,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sampling:
-    """Which examples change, and what labels of a part say about these."""
+    """The changed examples, and what the labels of some of them say."""
 
     drawn: Drawn  # the queue
     changed: np.ndarray  # `[N]`, True if it changes in any pair of runs
@@ -107,7 +107,7 @@ class Sampling:
     ) -> tuple[Sampled, dict[str, Interval]]:
         """NFR, PFR and gain, of all examples or of a slice `[N]`."""
         # The labelled examples of a slice in a stratum are a random part of its changed
-        # ones there. If none is labelled, all of them may be flips.
+        # ones there. If none is labelled, each may be a flip.
         drawn, strata = self.drawn, []
         ends: Callable[..., Interval] = ends_of
         for k, name in enumerate(drawn.names):
@@ -227,7 +227,9 @@ def by_preference(
     rows = rows_of(pair.ids, np.arange(0) if separate.ids is None else separate.ids)
     drawn = read_drawn(labels, separate.others, rows)
     if drawn is None:
-        raise PredictionsError("labels of outcomes are a queue with the column better")
+        raise PredictionsError(
+            "labels of outcomes must be a queue of churn-compare label"
+        )
     check_single_runs(numbers)
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
     known, changed = drawn.better != "", numbers.changed.mean > 0
@@ -236,11 +238,11 @@ def by_preference(
 
 
 def check_single_runs(numbers: Numbers) -> None:
-    """Refuses runs whose pairs change only in part, where one answer is preferred."""
+    """Refuses several runs: a preference is between two single answers."""
     if max(numbers.runs) > 1:
         raise PredictionsError(
-            "which of two answers is better is not known of several runs; fill label "
-            "if they have right answers, or give one run of each version"
+            "a preferred answer needs one run of each version; fill label if there "
+            "are right answers, or give single runs"
         )
 
 
@@ -250,15 +252,15 @@ def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:
     if there != here or lost:
         raise PredictionsError(
             f"the queue was drawn from {there:,} examples that change; {here:,} change "
-            f"here, and {lost:,} rows of the queue are not among them; label a queue "
-            "of the same files and options"
+            f"here, and {lost:,} rows of the queue are not among them; compare "
+            "the files, with the options, from which the queue was drawn"
         )
 
 
 def ends_of(
     sampled: Sampled, name: str, more: float = 1.0, *, population: bool = False
 ) -> Interval:
-    """A number and its interval, as if there were `more` times as many labels."""
+    """A rate and its interval, as if there were `more` times as many labels."""
     N, which = sampled.examples, NAMES.index(name)
     strata = [stratum for stratum in sampled.strata if stratum.labelled]
     known = [

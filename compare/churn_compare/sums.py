@@ -39,9 +39,9 @@ def partition(
     clusters: np.ndarray | None = None,
 ) -> Partition:
     """Divides the examples, or their clusters, into groups."""
-    # More than 4096 of them are assigned to groups at random. The expected variance
-    # over groups is that over examples, with the error of 4095 degrees of freedom,
-    # about 1 % of an interval's width.
+    # More than 4096 of them (fewer with over 256 pairs of runs) are assigned to groups
+    # at random. The variance over groups estimates that over examples; with 4095
+    # degrees of freedom its error is about 1 % of an interval's width.
     units = examples if clusters is None else int(clusters.max(initial=-1)) + 1
     groups, group = min(_GROUPS, max(512, _NUMBERS // pairs), units), np.arange(units)
     if units > groups:
@@ -55,8 +55,8 @@ def partition(
 class Statistic:
     """A number for every pair of runs, with its influence function."""
 
-    # `[R_old, R_new]`, with 1 for a side that the number does not depend on; NaN where
-    # it is undefined
+    # `[R_old, R_new]`, with size 1 for a version whose runs do not matter, or `[R, 1]`
+    # if runs are paired; NaN where it is undefined
     matrix: np.ndarray
     # `[G, R_old, R_new]` first-order effect of each group of examples; sums to 0 over
     # the groups
@@ -133,7 +133,7 @@ def relative(
 
 
 def difference(old: Statistic, new: Statistic) -> Statistic:
-    """New minus old for every pair; `old` is `[R_old, 1]` and `new` `[1, R_new]`."""
+    """New minus old for every pair of runs."""
     # If a run's number is infinite, so is the difference of the means over runs; it is
     # NaN if both means are infinite.
     if np.all(np.isfinite(old.matrix)) and np.all(np.isfinite(new.matrix)):
@@ -173,7 +173,7 @@ def _flip_sums(
 def ratios(
     scanned: Scanned, labels: np.ndarray | None, parts: Partition, level: float
 ) -> dict[str, Interval]:
-    """Kappa and the shares whose denominator varies."""
+    """Cohen's kappa and shares of a random number of examples, with intervals."""
     size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
     of_flips = _flip_sums(scanned, labels, parts.group, parts.groups)
     changed, chance = of_flips[:2]
@@ -210,8 +210,8 @@ def _part(
     examples: float | None = None,
 ) -> Interval:
     """The interval of a number from 0 to `most` whose denominator varies."""
-    # Means over many runs vary less than binomial shares. With few examples in the
-    # denominator, the estimate of how much less costs degrees of freedom.
+    # A mean over runs varies less than a binomial share; to estimate how much less from
+    # few examples costs degrees of freedom.
     examples = parts.units(estimate.examples if examples is None else examples)
     known, share = estimate.uncertainty(parts.clusters), estimate.value / most
     binomial = share * (1 - share) * most**2 / max(examples, 1.0)
@@ -242,7 +242,7 @@ def resampled(
     resamples: int,
     seed: int | np.random.Generator,
 ) -> dict[str, Interval]:
-    """Surrogate churn, NLL, Brier score and ECE, with bootstrap intervals."""
+    """Surrogate churn, KL, NLL, Brier score, ECE and changes, with intervals."""
     size = np.bincount(parts.group, minlength=parts.groups).astype(np.float64)
     numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
@@ -314,7 +314,7 @@ def bins_of(confidence: np.ndarray) -> np.ndarray:
 
 
 def _resample(columns, size, resamples, seed) -> dict[str, np.ndarray]:
-    """Values `[resamples]` of all columns, of groups drawn with replacement."""
+    """Values `[resamples]` of each column, from groups drawn with replacement."""
     if not columns:
         return {}
     ends = np.cumsum([1, *(v.shape[1] for v in columns.values())])

@@ -177,7 +177,9 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
 def test_decisions_in_another_order_than_the_scores_are_refused():
     names = {"prob_eel": [0.8, 0.1, 0.1], "prob_ant": [0.1, 0.8, 0.8]}
     table = {"id": range(3), "prediction": [1, 0, 0], **names}
-    with pytest.raises(ValueError, match=r"3 of 3 decisions .* --confirm decisions"):
+    with pytest.raises(
+        ValueError, match=r"3 of 3 sampled decisions .* --confirm decisions"
+    ):
         compare(table, table, **FEW)
     found = compare(table, table, confirm=["decisions"], **FEW)
     assert "Confirmed: old: 3 of 3" in found.notes[0]
@@ -265,7 +267,7 @@ DOUBTFUL = {
     ),
     "numbers from 1 in place of 0": (
         "below-chance",
-        "new is right on .* of 60 examples, by chance it would be on",
+        "new is right on .* of 60 examples; by chance it would be right on",
         lambda labels, old, new: (old, [NEXT[name] for name in new]),
     ),
     "one class of another name": (

@@ -171,15 +171,15 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
 def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
     _, old, new, _ = versions(runs=2)
     rows = [row | {"better": "old"} for row in label_queue(old, new).rows]
-    fails("not known of several runs", compare, old, new, labels=rows)
+    fails("needs one run of each version", compare, old, new, labels=rows)
     changes = np.roll(new["predictions"] - old["predictions"], 1)  # as many
     other = new | {"predictions": (old["predictions"] + changes) % 3}
     fails(r"and \d+ rows of the queue are not", compare, old, other, labels=rows)
     for side in (old, new):
         side |= {"id": [*side["id"]] * 2}
         side["answer"] = side.pop("predictions").astype(str).ravel()
-    fails("not known of several runs", label_queue, old, new)
-    fails("not known of several runs", compare_outcomes, old, new, labels=rows)
+    fails("needs one run of each version", label_queue, old, new)
+    fails("needs one run of each version", compare_outcomes, old, new, labels=rows)
 
 
 def test_the_command_judges_each_slice_of_a_queue(tmp_path, capsys):
@@ -335,7 +335,7 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     assert found[FLIPS[0]].value == found[FLIPS[1]].value == 0.25
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
     odd = [dict(row, better="x") for row in rows]
-    fails("takes A, B, neither or both", compare_outcomes, *sides, labels=odd)
+    fails("takes old, new, neither or both", compare_outcomes, *sides, labels=odd)
     pairs = {"labels": rows, "clusters": np.arange(40) // 2}
     fails("clusters and a queue", compare_outcomes, *sides, **pairs)
     for options in ({"equivalent": 0.01}, {"pool": "task"}):

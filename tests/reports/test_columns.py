@@ -74,7 +74,7 @@ def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
 def test_rows_are_judged_by_what_the_study_is_about(written):
     verdict = written.rows[1].verdict
     assert "Δ₁" in verdict and "churn" not in verdict and "accuracy" in verdict
-    assert "set, ± standard error" in written.caption
+    assert "together, ± standard error" in written.caption
     halting = written.rows[2].verdict  # one of its three runs stopped
     assert halting.startswith("Δ₁ is not tested, since the rows do not have the same")
 
@@ -119,7 +119,7 @@ def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
     assert [quantity.name for quantity in report.columns] == ["parameters"]
     (line,) = csv_rows(report)
     assert "member_kl" in line and "calibrated_nll" not in line  # none was fitted
-    assert report.remarks == ("The study names a column 'charm', unknown here.",)
+    assert report.remarks == ("The study names an unknown column 'charm'.",)
     with pytest.raises(ValueError, match="no column 'charm' can be shown; known: acc"):
         recorded_columns(("accuracy", "charm"))
 

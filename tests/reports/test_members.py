@@ -166,7 +166,7 @@ def test_files_that_cannot_be_used_are_told_and_the_rows_stay(pairs):
         *("baseline", "alike", "differ", "torn", "elsewhere", "partly")
     ]
     torn, elsewhere = pairs.unreadable
-    assert torn.startswith("Nothing is known of the members of Torn: ")
+    assert torn.startswith("The members of Torn cannot be described: ")
     assert "truncated" in torn
     assert "1 of 10 examples are not those of the predictions" in elsewhere
     assert set(pairs.unreadable) <= set(pairs.remarks)

@@ -126,5 +126,5 @@ def test_columns_nobody_can_assign_stay_apart(tmp_path):
 def test_an_unknown_key_is_told_and_the_rest_reported(tmp_path):
     report = reports.collect(study(tmp_path, f"{PAPER}:table9/x"))
     (remark,) = report.remarks
-    assert "published.csv:table9/x', not found here" in remark
+    assert "published.csv:table9/x' of this study were not" in remark
     assert "Compared with the paper" not in render(report)

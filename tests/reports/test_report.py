@@ -294,7 +294,7 @@ def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
     members.write_bytes(torn[0].read_bytes()[:100])
     assert main(["report", str(folder)]) == 2
     said = capsys.readouterr().err
-    assert "Nothing is known of the members of Baseline" in said
+    assert "The members of Baseline cannot be described" in said
     assert str(members) in said and said.count("\n") == 2
     members.unlink()
     (folder / "report.html").unlink()

@@ -137,7 +137,7 @@ def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        ("nothing", r"Remembers.loss must return its memory as found, .* \(\)"),
+        ("nothing", r"Remembers.loss must keep the form of its memory, .* \(\)"),
         ("shape", r"'float32\[5\]'.*; got .*'float32\[1, 5\]'"),
         ("local", "must return one memory .* differ along data "),
     ],

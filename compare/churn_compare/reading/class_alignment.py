@@ -1,4 +1,4 @@
-"""Classes of two versions as one list, labels as their numbers, doubts about both."""
+"""One list of classes for both versions, labels as places in it, and doubts."""
 
 import dataclasses
 import json
@@ -33,13 +33,13 @@ from churn_compare.stored_logits import sample_rows, sampled
 _Labels = Sequence[ClassValues | None]  # of the old side, the new one and a file
 _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
-_EXPECTED, _PURE = 4, 0.6  # right by chance, if other classes would be right
+_EXPECTED, _PURE = 4, 0.6  # fewest right by chance; share right if renamed
 _NEAR = 0.01  # of the sum of probabilities to one
 _CHANCES = 100  # one in so many is too rare for chance
 
 _REPAIR = (
-    "write the classes of both in one way, or give a file with lines old,new "
-    "(--class-map), the first of which is old,new itself"
+    "use the same class names in both files, or give --class-map a CSV file with the "
+    "header old,new"
 )
 
 
@@ -64,7 +64,7 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
             pairs = json.loads(text, object_pairs_hook=list)
             listed = pairs if isinstance(pairs, list) else ()
             if not listed or not all(isinstance(pair, tuple) for pair in listed):
-                raise PredictionsError("a class map must be one object, old class: new")
+                raise PredictionsError("a class map must be one object, old to new")
             return _checked(pairs)
         found = read_contents(path).columns
         columns = {plain(name): column for name, column in found.items()}
@@ -90,7 +90,9 @@ def _checked(pairs: Iterable[tuple[Any, Any]]) -> dict[str, str]:
 def _text(value: Any) -> str:
     of_numpy = getattr(getattr(value, "dtype", None), "kind", "") in tuple("iuU")
     if isinstance(value, bool) or not (isinstance(value, str | int) or of_numpy):
-        raise PredictionsError(f"a class map is of numbers or names; got {value!r}")
+        raise PredictionsError(
+            f"classes of a map must be numbers or names; got {value!r}"
+        )
     return canonical(str(value))
 
 
@@ -130,7 +132,7 @@ def aligned(
     if (partial := count < N) and drawn is None:
         notes.append(
             f"{count:,} of {N:,} examples have a label: those that change need one, "
-            "and only NFR, PFR and their difference are known."
+            "and only NFR, PFR and accuracy gain are reported."
         )
     columns = np.arange(old.classes) if found.columns is None else found.columns
     if "classes" not in (old.kind, new.kind):  # else more classes may be known
@@ -172,9 +174,10 @@ def _odd_scores(*sides: Table) -> list[Doubt]:
         differ = side.decisions[0, sampled(side.examples)] != rows.argmax(axis=1)
         if differ.mean() > 0.5:
             said = (
-                f"{side.name}: {int(differ.sum())} of {differ.size} decisions looked "
-                "at are not the most probable class, so the classes may be in another "
-                "order; decide by name, or compare decisions alone by --kind classes"
+                f"{side.name}: {int(differ.sum())} of {differ.size} sampled "
+                "decisions are not the most probable class, so the classes may be in "
+                "another order; give decisions as class names, or compare them alone "
+                "(--kind classes)"
             )
             found.append(Doubt("decisions", said))
     return found
@@ -235,7 +238,7 @@ def _by_number(old: Table, new: Table, labels: _Labels, mapping: Any) -> Alignme
         if found.names is not None:
             raise PredictionsError(
                 f"labels are names ({some(found.names)}), but the predictions have "
-                "class numbers without names; write both in one way"
+                "class numbers without names; use names or numbers in both"
             )
         wrong = found.numbers[found.numbers >= classes]
         if wrong.size and not (_open(old) or _open(new)):
@@ -260,13 +263,13 @@ def _with_names_of_other(old: Table, new: Table, mapping: Any) -> tuple[Table, T
         )
     if _open(named):  # names are sorted as they occur: their places mean nothing
         raise PredictionsError(
-            f"{named.name} has predicted class names and {bare.name} class numbers; "
-            "give a class map with names and numbers"
+            f"{named.name} has predicted class names, which have no order, and "
+            f"{bare.name} class numbers; give a class map with names and numbers"
         )
     if bare.classes > len(names) or (bare.classes < len(names) and not _open(bare)):
         raise PredictionsError(
             f"{named.name} has {len(names)} class names and {bare.name} "
-            f"{bare.classes} classes; their numbers must agree for 'identity'"
+            f"{bare.classes} classes; 'identity' needs as many"
         )
     filled = dataclasses.replace(bare, class_names=names)
     return (old, filled) if bare is new else (filled, new)
@@ -365,7 +368,7 @@ def _by_name(
     if of_file is not None and of_file.names is None and len(of_file.numbers):
         if both and not (now.numeric and before.numeric) and not same:
             raise PredictionsError(
-                "labels are numbers, but it is not clear of which class names; give "
+                "labels are numbers, and it is unclear of which class names; give "
                 "labels as names"
             )
     numbers: list[np.ndarray | None] = []
@@ -433,9 +436,9 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
                 for of in (of_predicted, of_labels)
             ]
             said = (
-                f"{side.name} is right on {right:,.0f} of {len(labels):,} examples, by "
-                f"chance it would be on {chance:,.0f}; it predicts {names[0]}, and "
-                f"labels are {names[1]}"
+                f"{side.name} is right on {right:,.0f} of {len(labels):,} examples; by "
+                f"chance it would be right on {chance:,.0f}; it predicts {names[0]}, "
+                f"and labels are {names[1]}"
             )
             found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
         elif side.kind == "classes":
@@ -446,7 +449,7 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
 def _no_class(
     pair: Pair, side: Table, of: ScannedSide, labels: np.ndarray | None
 ) -> str:
-    """Says that a column of scores may not be of a class, as logit_norm."""
+    """A sentence if a column of scores may be no class, such as logit_norm."""
     if side.kind == "classes":
         return ""
     names = side.class_names or ()
@@ -495,8 +498,8 @@ def _renamed(
     of_labels: np.ndarray,
     of_predicted: np.ndarray,
 ) -> list[Doubt]:
-    """A label that is never predicted, and a prediction in its place that is none."""
-    # So many examples that some are right by the side's accuracy, in all classes.
+    """Doubt that a label is predicted under another name."""
+    # Examples a class needs so that, at this accuracy, some would surely be right.
     labels = pair.labels
     wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)

@@ -84,7 +84,7 @@ def test_predicted_names_meet_columns_of_scores():
 def test_numbers_say_nothing_about_predicted_names():
     names, numbers = ["fox", "cat", "emu"] * 3, [0, 1, 2] * 3
     old, new = (classes_of(name, names) for name in ("old", "new"))
-    refused("not clear of which class names", old, new, labels=numbers)
+    refused("unclear of which class names", old, new, labels=numbers)
     fails(r"are names .*, but labels are num", classes_of, "old", names, labels=numbers)
     old = classes_of("old", numbers, class_names=["x", "y", "z"], labels=[2] * N)
     pair = join(old, dataclasses.replace(old, name="new"))
@@ -207,7 +207,7 @@ def test_names_on_one_side_need_a_class_map():
         assert found.class_names == ("a", "b", "c")
         assert found.labels.tolist() == [1] * N
     four, names = scores_of("new", C=4), classes_of("old", ["a"] * N)
-    refused("their numbers must agree", old, four, class_map="identity")
+    refused("'identity' needs as many", old, four, class_map="identity")
     message = "give a class map with names and numbers"
     refused(message, names, new, class_map="identity")
     pair = join(old, new, class_map={"a": 2, "c": 0})
@@ -222,7 +222,7 @@ def test_names_on_one_side_need_a_class_map():
         ({"x": 0}, "names 'x', which is not a class of old"),
         ({"a": 1, "b": 1}, "two old classes to one new class: a and b to 1"),
         ({}, "the class map is empty"),
-        ({"a": 1.5}, "of numbers or names; got 1.5"),
+        ({"a": 1.5}, "must be numbers or names; got 1.5"),
         (7, "a class map is 'identity', a mapping or a file; got int"),
         ("no.json", "no.json: there is no such file"),
         ("identiti", r"no such file \(a map may also be 'identity'\)"),
