@@ -25,6 +25,7 @@ from churn_compare.pair import Table as Side
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_text
+from churn_compare.reading.sides import same_file
 from churn_compare.report import composed
 from churn_compare.result import GateOutcome, Interval, Waiver
 from churn_compare.scanning import scan
@@ -153,6 +154,8 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
         return np.isin(np.array(names)[predicted], rule.groups)
     if groups is None:
         raise ValueError(f"this rule needs the groups of {rule.column!r}, [N]")
+    if len(groups) != len(predicted):
+        raise ValueError(f"groups must be [{len(predicted)}]; got {len(groups)}")
     return np.isin(as_text(groups, "groups").to_pylist(), rule.groups)
 
 
@@ -309,6 +312,16 @@ def repair(
                 f"{len(twice)} examples are in the validation and in the test files, "
                 f"for example {twice[0]}; a rule must be tested on other examples"
             )
+    elif any(a is b or same_file(a, b) for a, b in zip(validation, (old, new))):
+        raise PredictionsError(
+            "the validation files are the test files; a rule must be tested on other "
+            "examples"
+        )
+    if chosen_on.scored != test.scored:
+        raise PredictionsError(
+            "scores must be in both the validation and the test predictions, or in "
+            "neither"
+        )
     classes = [(of.classes, of.class_names) for of in (chosen_on, test)]
     if chosen_on.scored and classes[0] != classes[1]:
         raise PredictionsError(
@@ -393,7 +406,9 @@ def _temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     def nll(log_temperature: float) -> float:
         found = _log_softmax(logits, np.exp(log_temperature))
-        return -float(np.mean(found[np.arange(len(labels)), labels]))
+        # As for probabilities of 0, so that one of them does not decide.
+        of_labels = np.maximum(found[np.arange(len(labels)), labels], -100)
+        return -float(np.mean(of_labels))
 
     return float(np.exp(optimize.minimize_scalar(nll, bounds=(-3, 3)).x))
 

@@ -320,7 +320,7 @@ def size(
             change of the mean is to leave zero out.
         waivers: refused; a size is found for all flips.
         change: the change to detect; None for the one that is measured.
-        power: probability with which the interval is to do so.
+        power: probability that the interval excludes the limit, or zero.
         level: confidence level of the interval.
         clusters: `[N]` codes of the clusters of examples, or None; the number of
             clusters grows with that of the examples.
@@ -332,7 +332,7 @@ def size(
         ValueError: if the power or the level is invalid.
     """
     if not 0 < level < 1 or not 0.5 <= power < 1:
-        raise ValueError("level lies between 0 and 1, power between 0.5 and 1")
+        raise ValueError("level must lie between 0 and 1, power between 0.5 and 1")
     wanted = as_gates(gates)
     if waivers or waivers_of(gates):
         raise GateError("a size is found for all flips; leave the waivers out")
@@ -353,6 +353,12 @@ def size(
     every = all_examples(numbers.of.examples, clusters, level)
     values = (known[name](r, s).astype(float) for _, r, s in numbers.pairs())
     parts, mean = components(values, *numbers.shape, every, numbers.shared)
+    spread = sum(dataclasses.astuple(parts)[: len(_PARTS)])
+    if spread <= np.square(1e-9 * mean):  # but for rounding
+        raise GateError(
+            f"{name.replace('_', ' ')} is the same in every example of these "
+            "predictions, so its variance is unknown; take a larger pilot"
+        )
     limit, expected = gate.limit if gate else 0.0, mean
     if change is not None:
         expected = limit_of(change, "change", name)

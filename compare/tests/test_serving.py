@@ -135,6 +135,22 @@ def test_what_is_refused():
     several = [of | {"logits": np.stack([of["logits"]] * 2)} for of in test]
     fails("2 runs; give the one that", repair, *several, validation=validation)
     fails("different classes", repair, *test, validation=versions(300, 1, classes=6))
+    plain = [
+        {"labels": of["labels"], "predictions": of["logits"].argmax(-1)} for of in test
+    ]
+    fails("in both the validation and", repair, *plain, validation=validation)
+    fails("the validation files are the test", repair, *plain, validation=plain)
+    keep = Rule("keep", column="half", groups=("north",))
+    with pytest.raises(ValueError, match=r"groups must be \[300\]; got 1"):
+        apply(keep, *(of["logits"] for of in test), ["north"])
+
+
+def test_one_impossible_label_does_not_decide_a_temperature():
+    validation, test = versions(300, 1), versions(300, 2)
+    rule = repair(*test, validation=validation).rule
+    validation[1]["logits"][0, validation[1]["labels"][0]] = -np.inf
+    found = repair(*test, validation=validation).rule.temperatures
+    assert found == pytest.approx(rule.temperatures, rel=0.05)
 
 
 def test_the_command(tmp_path, capsys):

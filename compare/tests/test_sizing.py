@@ -112,6 +112,9 @@ def test_what_is_refused(rng, tmp_path):
         fails(says, size, *sides, **{"labels": labels} | options, of=GateError)
     with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
         size(*sides, labels=labels, power=0.2)
+    for options in ({"gates": {"max_nfr": "1%"}}, {"change": "1%"}):
+        same = labels, labels  # nothing in the pilot says how it varies
+        fails("larger pilot", size, *same, labels=labels, **options, of=GateError)
     scores = [{"id": [*range(500)], "score": side} for side in sides]
     fails("outcomes take no separate labels", size, *scores, labels=labels)
     words = ["size"]
