@@ -49,7 +49,8 @@ class Numbers:
         self.stable: dict[str, PerExample] = {}  # on which all runs of a side agree
         for side, first, last in (("old", 0, A), ("new", A, R)):
             if last - first > 1 and not shared:
-                apart = [differ(first, s) for s in range(first + 1, last)]
+                pairs = itertools.combinations(range(first, last), 2)
+                apart = [differ(*pair) for pair in pairs]  # a tolerance adds up
                 self.stable[side] = PerExample(~np.logical_or.reduce(apart))
         # How often two runs of a side differ, and what is beyond that.
         self.within: Mapping[str, PerExample] = {}

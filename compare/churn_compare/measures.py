@@ -101,7 +101,9 @@ class Measure:
 
     def differ(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Where outcomes differ by more than the tolerance, `[N]`."""
-        return a != b if self.named else self.beyond(self.distance(a, b), a, b)
+        if self.named or self.things is not None:
+            return a != b
+        return self.beyond(self.distance(a, b), a, b)
 
     def beyond(self, size: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """True if sizes `[N]` of differences exceed the tolerance."""

@@ -24,14 +24,14 @@ from churn_compare.reading.sides import read_side
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
-_ONE_RUN = 1 / 3  # of the excess is left without a run: less, and this run decides
-_EXCEEDS = 1.2  # V_runs counts where it is so many times V_examples
-_EXAMPLES = 5  # that bear on the excess; with fewer, p has too few values
-_SKEWED = 2000  # examples from which on the excess is about normal
-_NORMAL = 1e-3  # skewness
-_DIVISIONS = 300  # of runs to two versions
-_HALVINGS = 40
-_ROWS = 2**16  # of scores at once
+_ONE_RUN = 1 / 3  # least share of the excess that must remain without any one run
+_EXCEEDS = 1.2  # V_runs counts only above this multiple of V_examples
+_EXAMPLES = 5  # least effective number of examples for a p-value
+_SKEWED = 2000  # above so many examples the excess counts as normal
+_NORMAL = 1e-3  # skewness below which normal quantiles are used
+_DIVISIONS = 300  # most divisions of the runs into two versions
+_HALVINGS = 40  # steps of bisection
+_ROWS = 2**16  # examples in a block of scores
 
 
 def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
@@ -59,7 +59,7 @@ def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
 
 
 def least_p(old: int, new: int) -> float:
-    """The smallest p that so many runs support; the smallest that is given."""
+    """Least p-value that is reported for these numbers of runs."""
     # Chosen by simulation with runs that shift all examples and occasional outliers.
     return 0.05 if min(old, new) == 1 else 0.01
 
@@ -105,7 +105,7 @@ def _excess(x: np.ndarray, A: int) -> float:
 
 
 def _without_a_run(x: np.ndarray, A: int) -> float:
-    """The least share of the excess that is left without a run that is not alone."""
+    """Least share of the excess without one run of a version with several."""
     R = len(x)
     sides = [(r, A - (r < A)) for r in range(R)]
     return min(
@@ -150,7 +150,7 @@ def _skewness(
 
 
 def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
-    """Uncertainty of equal versions' excess; with three runs, of examples alone."""
+    """Variance of the excess of equal versions; of three runs, due to examples."""
     R = len(x)
     B = R - A
     if min(A, B) > 1:
@@ -206,7 +206,7 @@ def noise_floor(
         runs differ, and `runs_agree`, the share on which all agree.
 
     Raises:
-        PredictionsError: there is one run only, or they cannot be read or joined.
+        PredictionsError: if there is only one run, or runs cannot be read or joined.
 
     Example:
         >>> runs = ([1, 1, 0, 1], [1, 0, 0, 1], [1, 1, 0, 1])
@@ -220,7 +220,7 @@ def noise_floor(
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, columns, scores) for given in runs]
     if sum(len(side.runs) for side in sides) < 2:
-        raise PredictionsError("noise is measured between runs, and there is one")
+        raise PredictionsError("a noise floor needs at least two runs; got one")
     whole, notes = sides[0], []
     for side in sides[1:]:
         whole, said = _with_runs(whole, side, normalize, confirm)
@@ -333,6 +333,7 @@ def _with_runs(
         target=kept(whole.target),
         inputs=kept(whole.inputs),
         others=others,
+        less=whole.less,
         errored=np.concatenate([of.failed(at) for of, at in both]),
     ), rows.notes
 
@@ -341,16 +342,15 @@ def _findings(
     measure: Measure, groups: Groups, joined: Pair, listed: int
 ) -> MeasureFindings:
     runs, worth = measure.old, measure.worth
-    apart = [measure.differ(a, b) for a, b in itertools.combinations(runs, 2)]
-    differ = np.mean(apart, axis=0)
-    agree = ~np.logical_or.reduce(apart[: len(runs) - 1])  # with the first run
+    pairs = list(itertools.combinations(range(len(runs)), 2))
+    apart = [measure.differ(runs[a], runs[b]) for a, b in pairs]
+    differ, agree = np.mean(apart, axis=0), ~np.logical_or.reduce(apart)
     unstable, judged = np.flatnonzero(differ), runs if measure.judged else ()
     rows = []
     for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
-        other = next(b for b in range(1, len(runs)) if runs[b, i] != runs[0, i])
         before, after = (
             f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
-            for r in (0, other)
+            for r in next(pair for pair, of in zip(pairs, apart) if of[i])
         )
         target = "" if measure.target is None else measure.text("target", i)
         rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))

@@ -100,12 +100,15 @@ def measures_of(
 
 
 def errors_as_wrong(side: Table) -> Table:
-    """The same with 0 or an empty answer where a tool could not evaluate."""
+    """The side with 0 or an empty answer where a tool could not evaluate."""
     if side.errored is None or not side.errored.any():
         return side
-    columns = dict(side.columns)
+    columns, there = dict(side.columns), np.ones_like(side.errored, bool)
     for name, kind in side.measures.items():
         values = columns[name]
+        numbers = isinstance(values, np.ndarray)
+        known = ~np.isnan(values) if numbers else values.is_valid()
+        there &= np.asarray(known).reshape(there.shape)
         if kind == "answer":
             blank = arrow.array(side.errored.reshape(-1))
             columns[name] = arrow.if_else(blank, "", values)
@@ -118,7 +121,7 @@ def errors_as_wrong(side: Table) -> Table:
                 "out what could not be evaluated"
             )
         columns[name] = np.where(side.errored, 0.0, values)
-    known = side.known | side.errored.any(axis=0)
+    known = (there | side.errored).all(axis=0)
     return dataclasses.replace(side, columns=columns, known=known)
 
 

@@ -1,5 +1,6 @@
 """Results of evaluation tools, written as the tools write them, and what errored."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from churn_compare import compare_outcomes
 from churn_compare.cli import main
-from churn_compare.outcomes import noise_floor
+from churn_compare.outcomes import Table, noise_floor
 from churn_compare.reading.outcomes import read_outcomes
 from tests.cases import fails, jsonl
 
@@ -163,6 +164,20 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     assert main([str(old), str(new)]) == 2
     assert "--errors drop leaves them out of both" in capsys.readouterr().err
     assert main([str(old), str(new), "--errors", "drop"]) == 0
+
+
+def test_an_error_of_one_run_leaves_a_hole_in_another_one():
+    columns = {"s": np.array([[1.0, np.nan], [1.0, np.nan]])}
+    given = {"measures": {"s": "score"}, "columns": columns, "runs": (0, 1)}
+    given |= {"known": np.array([True, False])}
+    sides = [
+        Table(name, errored=np.array([[False, True], [False, both]]), **given)
+        for name, both in (("old", False), ("new", True))
+    ]
+    fails("1 of 2 examples lack an outcome", compare_outcomes, *sides, errors="wrong")
+    whole = dict(given, columns={"s": np.ones((2, 2))}, less={"s": True})
+    sides = [dataclasses.replace(of, **whole) for of in sides]
+    fails("s has no value that stands for wrong", noise_floor, *sides)
 
 
 def test_a_score_without_a_worst_value_is_not_made_wrong(tmp_path):

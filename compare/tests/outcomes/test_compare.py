@@ -155,6 +155,8 @@ def test_sets_and_rankings_of_lists_and_texts():
     assert found["set"]["mean_distance"].value == 0.5
     assert found["ranking, first 2"]["mean_distance"].value == pytest.approx(1 / 3)
     assert not found["set"].judged
+    other = compare_outcomes(old, {**new, "ranking": ["a;b;d", "a;b;c"]})["ranking"]
+    assert other["mean_distance"].value == 0 and other["share_changed"].value == 0.5
     printed = "['a',_'b'] {'b','a'} ('a','b') set(['b','a']) ['a'_'b'] ['a',_\"b\"] "
     printed += "[a,b] array(['a',_'b'],_dtype=object) frozenset({'a','b'}) a;b"
     for text in printed.split():
@@ -450,9 +452,19 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     assert f"from {ends[0]} to {ends[1]} % over runs (standard deviation" in said
     assert "Two of 3 runs differ on" in said
     assert main(["--noise", str(paths[0])]) == 2
-    assert "there is one" in capsys.readouterr().err
+    assert "at least two runs" in capsys.readouterr().err
     assert main(["--noise", *map(str, paths), "--by", "x"]) == 2
     assert "--by is for OLD and NEW, not for --noise" in capsys.readouterr().err
+
+
+def test_runs_within_a_tolerance_of_the_first_may_differ_from_each_other():
+    scores = [[0.5, 0.5], [0.509, 0.5001], [0.491, 3.0]]
+    found = noise_floor(*({"score": run} for run in scores), tolerance=0.01)["score"]
+    assert found["runs_agree"].value == 0
+    assert [(c.old, c.new) for c in found.changes] == [("0.5", "3"), ("0.509", "0.491")]
+    runs = {"id": [1, 2] * 3, "run": [0, 0, 1, 1, 2, 2], "score": np.ravel(scores)}
+    both = compare_outcomes(runs, runs, tolerance=0.01, confirm=["same-file"])["score"]
+    assert both["stability_old"].value == 0
 
 
 def test_noise_of_classes_in_clusters(tmp_path):
