@@ -252,6 +252,8 @@ def noise_floor(
 
 
 def _read(given: Any, columns: dict, scores: dict) -> Table:
+    if isinstance(given, Table):
+        return given
     if scores["score_columns"] or has_outcomes(given):
         return read_outcomes(given, **columns, **scores)
     id_column, label_column = columns["id_column"], columns["target_column"]
