@@ -62,43 +62,48 @@ STRONG = ("resnet50", "densenet121", "vgg19_bn")
 BOTH = {"rn18": "resnet18", "rn50": "resnet50"}  # rows of figures
 
 
-def _imagenet(
-    name: str,
+RECIPE = TrainConfig(
+    epochs=90,
+    batch_size=256,
+    eval_batch_size=500,
+    eval_every_epochs=10,
+    optimizer=OptimizerConfig(
+        learning_rate=0.1,
+        momentum=0.9,
+        nesterov=False,
+        weight_decay=1e-4,
+        decay_on="all",
+        schedule="step",
+        step_epochs=(30, 60),
+    ),
+    checkpoint_every_seconds=300.0,
+)
+
+
+def _study(
+    place: str,
     title: str,
     rows: Rows,
-    published: str = "",
     *,
+    published: str = "imagenet",
     baseline: str = "none",
+    data: DataConfig = DataConfig("imagenet2012", validation=VALIDATION),
+    model: ModelConfig = RN50,
+    train: TrainConfig = RECIPE,
     replicas: int = REPLICAS,
-    data: str = "imagenet2012",
-    train: TrainConfig | None = None,
 ) -> StudyConfig:
+    """The study of a table or figure, `published` on this set."""
     methods, updates = rows
-    recipe = TrainConfig(
-        epochs=90,
-        batch_size=256,
-        eval_batch_size=500,
-        eval_every_epochs=10,
-        optimizer=OptimizerConfig(
-            learning_rate=0.1,
-            momentum=0.9,
-            nesterov=False,
-            weight_decay=1e-4,
-            decay_on="all",
-            schedule="step",
-            step_epochs=(30, 60),
-        ),
-        checkpoint_every_seconds=300.0,
-    )
+    name = place.lower().replace(" ", "")
     return StudyConfig(
-        name=name,
-        title=title,
-        data=DataConfig(name=data, validation=VALIDATION),
-        model=RN50,
-        train=dataclasses.replace(train or recipe, replicas=replicas),
+        name=f"elodi-{name}",
+        title=f"ELODI, {place}: {title}",
+        data=data,
+        model=model,
+        train=dataclasses.replace(train, replicas=replicas),
         methods=methods,
         baseline=baseline,
-        published=published and f"experiments/elodi/published.csv:{published}",
+        published=published and f"experiments/elodi/published.csv:{name}/{published}",
         columns=COLUMNS,
         updates=updates,
     )
@@ -106,8 +111,7 @@ def _imagenet(
 
 def table1() -> StudyConfig:
     """Table 1 and Figures 1 and 4."""
-    title = "ELODI, Table 1: ImageNet, ResNet-18 to ResNet-50"
-    return _imagenet("elodi-table1", title, main_rows(IMAGENET), "table1/imagenet")
+    return _study("Table 1", "ImageNet, ResNet-18 to ResNet-50", main_rows(IMAGENET))
 
 
 def table2() -> StudyConfig:
@@ -124,56 +128,49 @@ def table2() -> StudyConfig:
         ((aimed,), (Update("old", "fd", "Focal distillation", targeted=True),)),
         elodi_pair(s, "elodi", "ELODI, all classes", s.elodi()),
     )
-    tuned = TrainConfig(
-        epochs=30,
-        batch_size=256,
-        eval_batch_size=500,
-        eval_every_epochs=5,
-        optimizer=OptimizerConfig(
-            learning_rate=0.01,
-            momentum=0.9,
-            weight_decay=1e-4,
-            decay_on="all",
-            schedule="step",
-            step_epochs=(10, 20),
-        ),
-        checkpoint_every_seconds=300.0,
-    )
-    title = "ELODI, Table 2: iNaturalist 2017, ResNet-18 to ResNet-50, fine-tuned"
-    return _imagenet(
-        "elodi-table2",
-        title,
+    return _study(
+        "Table 2",
+        "iNaturalist 2017, ResNet-18 to ResNet-50, fine-tuned",
         rows,
-        "table2/inaturalist",
-        data="i_naturalist2017",
-        train=tuned,
+        published="inaturalist",
+        data=DataConfig("i_naturalist2017", validation=VALIDATION),
+        train=dataclasses.replace(
+            RECIPE,
+            epochs=30,
+            eval_every_epochs=5,
+            optimizer=dataclasses.replace(
+                RECIPE.optimizer,
+                learning_rate=0.01,
+                nesterov=True,
+                step_epochs=(10, 20),
+            ),
+        ),
     )
 
 
 def table3() -> StudyConfig:
     """Table 3: ImageNet, growing classes and growing samples per class."""
-    title = "ELODI, Table 3: ImageNet, growing data"
-    rows = growth_rows(IMAGENET, 1000)
-    return _imagenet("elodi-table3", title, rows, "table3/imagenet")
+    return _study("Table 3", "ImageNet, growing data", growth_rows(IMAGENET, 1000))
 
 
 def table4() -> StudyConfig:
     """Table 4: AG News, two fine-tunings of BERT-base."""
-    bert = _network("bert_base", pretrained="pretrained/bert-base-uncased")
+    folder = "pretrained/bert-base-uncased"
+    bert = _network("bert_base", pretrained=folder)
     s = dataclasses.replace(IMAGENET, old=bert, new=bert)
-    rows = joined(pair(s), elodi_pair(s, "elodi", "ELODI", s.elodi()))
-    study = _imagenet("elodi-table4", "ELODI, Table 4: AG News", rows, "table4/ag_news")
-    return dataclasses.replace(
-        study,
+    return _study(
+        "Table 4",
+        "AG News",
+        joined(pair(s), elodi_pair(s, "elodi", "ELODI", s.elodi())),
+        published="ag_news",
         data=DataConfig(
             "ag_news_subset",
             validation=VALIDATION,
             sequence_length=128,
-            vocabulary="pretrained/bert-base-uncased",
+            vocabulary=folder,
         ),
         model=bert,
         train=TrainConfig(
-            replicas=REPLICAS,
             epochs=3,
             batch_size=32,
             eval_batch_size=200,
@@ -191,9 +188,8 @@ def table4() -> StudyConfig:
 
 def table5() -> StudyConfig:
     """Table 5: ResNet-18 to ResNet-50 to ResNet-101."""
-    title = "ELODI, Table 5: a chain of versions"
     rows = chain_rows(ALL_CLASSES, (RN18, RN50, RN101))
-    return _imagenet("elodi-table5", title, rows, "table5/imagenet", baseline="v1")
+    return _study("Table 5", "a chain of versions", rows, baseline="v1")
 
 
 def table6() -> StudyConfig:
@@ -222,18 +218,14 @@ def table6() -> StudyConfig:
         else spec
         for spec in specs
     )
-    title = "ELODI, Table 6: other architectures"
-    study = _imagenet(
-        "elodi-table6", title, (rows, updates), "table6/imagenet", baseline="old"
-    )
-    return dataclasses.replace(study, model=RN18)
+    title = "other architectures"
+    return _study("Table 6", title, (rows, updates), baseline="old", model=RN18)
 
 
 def table7() -> StudyConfig:
     """Table 7: an old model that was trained without ELODI."""
-    title = "ELODI, Table 7: an untreated old model"
     rows = legacy_rows(ALL_CLASSES, (RN18, RN50, RN101))
-    return _imagenet("elodi-table7", title, rows, "table7/imagenet", baseline="v1")
+    return _study("Table 7", "an untreated old model", rows, baseline="v1")
 
 
 def table8() -> StudyConfig:
@@ -249,39 +241,45 @@ def table8() -> StudyConfig:
     weaker, stronger = ([_network(n) for n in names] for names in (weak, strong))
     second = (_network("vgg13"), _network("densenet121"))
     rows = guide_rows(ALL_CLASSES, weaker, stronger, second)
-    title = "ELODI, Table 8: guiding ensembles"
-    return _imagenet("elodi-table8", title, rows, "table8/imagenet")
+    return _study("Table 8", "guiding ensembles", rows)
 
 
 def table10() -> StudyConfig:
     """Table 10: other distances from the ensemble."""
-    title = "ELODI, Table 10: distances"
-    rows = distance_rows(IMAGENET)
-    return _imagenet("elodi-table10", title, rows, "table10/imagenet")
+    return _study("Table 10", "distances", distance_rows(IMAGENET))
 
 
 def table11() -> StudyConfig:
     """Table 11: the ensemble predicts in every update, or once."""
-    title = "ELODI, Table 11: online and offline"
-    rows = offline_rows(IMAGENET)
-    return _imagenet("elodi-table11", title, rows, "table11/imagenet")
+    return _study("Table 11", "online and offline", offline_rows(IMAGENET))
 
 
-def _kinds(networks: Mapping[str, str], equation: str, **fields) -> Rows:
+def _figure(
+    number: str, title: str, networks: Mapping[str, str], replicas: int, **fields
+) -> StudyConfig:
     """Untreated networks of several kinds, by row, each with seeds of its own."""
     rows = tuple(
         MethodSpec(
             row,
             network_name(name),
             ERM(),
-            equation,
+            f"[elodi] Fig. {number}",
             model=_network(name),
             train=(("seeds.base", i),) if i else (),
             **fields,
         )
         for i, (row, name) in enumerate(networks.items())
     )
-    return rows, tuple(Update(rows[0].name, row.name) for row in rows[1:])
+    first, *others = networks
+    updates = tuple(Update(first, row) for row in others)
+    return _study(
+        f"Figure {number}",
+        title,
+        (rows, updates),
+        published="",
+        baseline=first,
+        replicas=replicas,
+    )
 
 
 def figure2() -> StudyConfig:
@@ -290,14 +288,7 @@ def figure2() -> StudyConfig:
     `python -m experiments.elodi.displacement` draws the figure; `figure2_mixed` has its
     heterogeneous ensembles.
     """
-    title = "ELODI, Figure 2: ensembles of every size"
-    return _imagenet(
-        "elodi-figure2",
-        title,
-        _kinds(BOTH, "[elodi] Fig. 2"),
-        baseline="rn18",
-        replicas=16,
-    )
+    return _figure("2", "ensembles of every size", BOTH, 16)
 
 
 def figure2_mixed() -> StudyConfig:
@@ -306,26 +297,19 @@ def figure2_mixed() -> StudyConfig:
     Eight of each kind, four for the old ensembles and four for the new; how many the
     paper had, and which were mixed on either side, is not said.
     """
-    title = "ELODI, Figure 2: heterogeneous ensembles"
-    return _imagenet(
-        "elodi-figure2-mixed",
-        title,
-        _kinds({name: name for name in (*WEAK, *STRONG)}, "[elodi] Fig. 2"),
-        baseline="resnet18",
-        replicas=8,
-    )
+    networks = {name: name for name in (*WEAK, *STRONG)}
+    study = _figure("2", "heterogeneous ensembles", networks, 8)
+    return dataclasses.replace(study, name=f"{study.name}-mixed")
 
 
 # Places of the classes among ImageNet's 1,000, which are in the order of their ids.
 LABRADOR, BULLDOG, CORGI = 208, 245, 263  # n02099712, n02108915, n02113023
 
 
-def _two_classes(figure: str, classes: tuple[int, int]) -> StudyConfig:
+def _two_classes(number: str, classes: tuple[int, int]) -> StudyConfig:
     # The paper trains "several" and draws ensembles of three; 32 are ours.
-    rows = _kinds({"rn18": "resnet18"}, f"[elodi] Fig. {figure}", classes=classes)
-    title = f"ELODI, Figure {figure}: networks of two classes"
-    name = f"elodi-figure{figure}"
-    return _imagenet(name, title, rows, baseline="rn18", replicas=32)
+    network, title = {"rn18": "resnet18"}, "networks of two classes"
+    return _figure(number, title, network, 32, classes=classes)
 
 
 def figure3() -> StudyConfig:
@@ -344,13 +328,9 @@ def figure8() -> StudyConfig:
 
 def figure5() -> StudyConfig:
     """Figures 5, 9 and 10: 256 networks of each architecture."""
-    title = "ELODI, Figure 5: the norm of logit displacements"
-    rows = _kinds(BOTH, "[elodi] Fig. 5")
-    return _imagenet("elodi-figure5", title, rows, baseline="rn18", replicas=256)
+    return _figure("5", "the norm of logit displacements", BOTH, 256)
 
 
 def figure6() -> StudyConfig:
     """Figure 6: the weight of LDI and the size of the ensemble."""
-    title = "ELODI, Figure 6: alpha and m"
-    rows = curve_rows(IMAGENET, (1, 2, 4), (0.5, 0.6, 0.7, 0.9, 1.0))
-    return _imagenet("elodi-figure6", title, rows, "figure6/imagenet")
+    return _study("Figure 6", "alpha and m", curve_rows(IMAGENET, (1, 2, 4)))

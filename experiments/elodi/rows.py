@@ -27,7 +27,7 @@ def _taught(s: Setting, name: str, label: str, method: Method, guide: str, **fie
     return s.row(name, label, method, teacher=guide, **fields)
 
 
-def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
+def growth_rows(s: Setting, num_classes: int) -> Rows:
     """Table 3: old models of half the classes, or of half of every class's examples.
 
     Names of rows with half the classes end in `_classes`, with half the examples in
@@ -43,8 +43,8 @@ def growth_rows(s: Setting, num_classes: int, share: float = 0.5) -> Rows:
     ]
     updates: list[Update] = []
     kinds: dict[str, dict[str, Any]] = {
-        "classes": {"classes": tuple(range(int(num_classes * share)))},
-        "samples": {"class_share": share},
+        "classes": {"classes": tuple(range(num_classes // 2))},
+        "samples": {"class_share": 0.5},
     }
     for kind, cut in kinds.items():
         what = f"half the {kind}"
@@ -107,9 +107,7 @@ def offline_rows(s: Setting) -> Rows:
     )
 
 
-def curve_rows(
-    s: Setting, sizes: tuple[int, ...] = (1, 2, 4), alphas: tuple[float, ...] = ()
-) -> Rows:
+def curve_rows(s: Setting, sizes: tuple[int, ...]) -> Rows:
     """Figure 6: NFR and ER against the size of the ensemble and the weight of LDI."""
     parts = [pair(s)]
     for m in (*sizes, s.members):
@@ -117,11 +115,10 @@ def curve_rows(
         name, label = f"elodi_m{m}", f"ELODI, m={m}"
         method = s.elodi(top_k=s.top_k)
         parts.append(elodi_pair(s, name, label, method, teaching=taught))
-    if alphas:  # the default's row is that of all members
-        name = f"elodi_m{s.members}"
-        default = Update(f"old_{name}", name, f"ELODI, alpha={s.alpha:g}")
-        parts.append(((), (default,)))
-    for alpha in alphas:
+    # The row of all members has the default's weight.
+    default = Update(f"old_{name}", name, f"ELODI, alpha={s.alpha:g}")
+    parts.append(((), (default,)))
+    for alpha in (0.5, 0.6, 0.7, 0.9, 1.0):
         name = f"elodi_alpha{round(100 * alpha):03d}"
         method = s.elodi(top_k=s.top_k, alpha=alpha)
         parts.append(elodi_pair(s, name, f"ELODI, alpha={alpha:g}", method))
@@ -311,7 +308,7 @@ def guide_rows(
     return joined(*parts)
 
 
-def interpolation_rows(s: Setting, shares: Sequence[float] = (0.25, 0.5, 0.75)) -> Rows:
+def interpolation_rows(s: Setting) -> Rows:
     """Weight interpolation (BCWI): new data for the same network, trained further.
 
     The old network has seen half of every class's examples; the new one starts from
@@ -319,7 +316,7 @@ def interpolation_rows(s: Setting, shares: Sequence[float] = (0.25, 0.5, 0.75)) 
     """
     rows = [s.row("old_half", "Old, half the samples", ERM(), class_share=0.5)]
     updates = []
-    for share in (0.0, *shares):
+    for share in (0.0, 0.25, 0.5, 0.75):
         name = f"bcwi_{round(100 * share):03d}"
         label = f"Fine-tuned, {share:g} old weights"
         kept = {"start": "old_half", "keep": share, "equation": "[bcwi] Sec. 3"}

@@ -8,7 +8,6 @@ chosen by flips.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 from churn_jax.configuration.network import ModelConfig
@@ -40,14 +39,19 @@ from experiments.elodi.rows import (
     offline_rows,
 )
 
-TRAIN_SIZE = 10_000
 VALIDATION = 5000
-OLD = ModelConfig("mlp", features=(32,))  # of Section 3 and its figures
-NEW = ModelConfig("mlp", features=(128, 128))
+
+
+def _setting(old: int, new: int) -> Setting:
+    """One hidden layer each; rows that match logits have a rate of their own."""
+    models = (ModelConfig("mlp", features=(width,)) for width in (old, new))
+    faster = (("optimizer.learning_rate", 5e-3),)
+    return Setting(*models, members=4, top_k=3, of_matching=faster)
+
 
 # The headline's: widths, data and recipe; constants of its rivals (tau, alpha).
-WIDTHS = (256, 512)
-MIDDLE = 384
+WIDE = _setting(256, 512)
+MIDDLE = ModelConfig("mlp", features=(384,))
 RECIPE: dict[str, Any] = {
     "data": DataConfig("fashion14.npz", train_size=40_000, validation=VALIDATION),
     "epochs": 20,
@@ -57,38 +61,28 @@ CHOSEN = {"kd": (4.0, 0.5), "fd_kl": (1.0, 0.5), "fd_lm": (1.0, 0.1)}
 
 
 def _study(name: str, title: str, rows: Rows, **fields: Any) -> StudyConfig:
-    """On Fashion-MNIST, unless `fields` have other data."""
-    data = DataConfig("fashion_mnist", train_size=TRAIN_SIZE, validation=VALIDATION)
-    if "data" not in fields:
-        title = f"{title} on Fashion-MNIST, {TRAIN_SIZE:,} training examples"
-    own: dict[str, Any] = {"data": data, "model": NEW}
-    return cpu_study(name, title, rows, **(own | fields))
+    """In the headline's setting, where `fields` say nothing else."""
+    own: dict[str, Any] = {"model": WIDE.new}
+    return cpu_study(name, title, rows, **(own | RECIPE | fields))
 
 
-def _setting(widths: Sequence[int]) -> Setting:
-    """One hidden layer each; rows that match logits have a rate of their own."""
-    old, new = (ModelConfig("mlp", features=(width,)) for width in widths)
-    faster = (("optimizer.learning_rate", 5e-3),)
-    return Setting(old, new, members=4, top_k=3, of_matching=faster)
-
-
-def _headline(name: str, title: str, widths: Sequence[int], **fields) -> StudyConfig:
+def _update_rows(s: Setting) -> Rows:
     """Both networks untreated, as ensembles and by ELODI, and the closest rival.
 
     As in the paper, members, students and untreated networks are trained equally long.
     """
-    s = _setting(widths)
-    rows = joined(pair(s), churn_distillation_rows(s), elodi_rows(s))
-    return _study(name, title, rows, model=s.new, **fields)
+    return joined(pair(s), churn_distillation_rows(s), elodi_rows(s))
 
 
 def headline() -> StudyConfig:
     """The claim of Table 1 on the embedded digits."""
-    return _headline(
+    s = _setting(64, 128)
+    return cpu_study(
         "headline-elodi",
         "ELODI, no treatment and ensembles on the digits",
-        (64, 128),
+        _update_rows(s),
         data=DataConfig(),
+        model=s.new,
         epochs=100,
         augmentation=Augmentation(pad_crop=1),
     )
@@ -101,12 +95,8 @@ def headline_14x14() -> StudyConfig:
     lets students learn an ensemble's logits. Ours: m = 4, for time, and the widths,
     number of examples, length and students' rate, which were chosen on validation.
     """
-    return _headline(
-        "headline-elodi-14x14",
-        "ELODI, no treatment and ensembles on Fashion-MNIST of 14 x 14 pixels",
-        WIDTHS,
-        **RECIPE,
-    )
+    title = "ELODI, no treatment and ensembles on Fashion-MNIST of 14 x 14 pixels"
+    return _study("headline-elodi-14x14", title, _update_rows(WIDE))
 
 
 def rivals_14x14() -> StudyConfig:
@@ -116,17 +106,17 @@ def rivals_14x14() -> StudyConfig:
     `rivals_14x14_choice` found best. Towards the ensemble, KD and FD have the paper's
     temperatures, and ELODI's weight at temperature 1.
     """
-    s = _setting(WIDTHS)
+    s = WIDE
     even = {"alpha": s.alpha, "temperature": 1.0}
     rows = joined(
         main_rows(s),
-        *(_aimed(s, f"{kind}_best", *CHOSEN[kind]) for kind in CHOSEN),
+        *(_aimed(f"{kind}_best", *CHOSEN[kind]) for kind in CHOSEN),
         distance_rows(s),
         guided(s, "kd_ensemble_t1", "Ensemble w/ KD, tau = 1", s.kd(**even)),
         guided(s, "fd_ensemble_even", "Ensemble w/ FD, equal weight", s.fd(**even)),
     )
     title = "ELODI and its rivals on Fashion-MNIST of 14 x 14 pixels"
-    return _study("headline-elodi-rivals-14x14", title, rows, model=s.new, **RECIPE)
+    return _study("headline-elodi-rivals-14x14", title, rows)
 
 
 def rivals_14x14_choice() -> StudyConfig:
@@ -135,8 +125,7 @@ def rivals_14x14_choice() -> StudyConfig:
     Chosen is the lowest NFR on the validation split among settings that err at most .3
     points more than no treatment there, which is what ELODI costs.
     """
-    s = _setting(WIDTHS)
-    (old, none, *_), (untreated, _) = pair(s)
+    (old, none, *_), (untreated, _) = pair(WIDE)
     tempered = [(1.0, 0.5), (1.0, 0.7), (1.0, 0.9), (4.0, 0.5), (4.0, 0.9)]
     tried = {
         "kd": tempered,
@@ -144,19 +133,18 @@ def rivals_14x14_choice() -> StudyConfig:
         "fd_lm": [(1.0, a) for a in (0.02, 0.1, 0.3, 0.5, 0.7)],
     }
     parts = [
-        _aimed(s, f"{kind}_{number}", *constants)
+        _aimed(f"{kind}_{number}", *constants)
         for kind, settings in tried.items()
         for number, constants in enumerate(settings)
     ]
     rows = joined(((old, none), (untreated,)), *parts)
-    title = "Constants of ELODI's rivals"
     name = "headline-elodi-rivals-14x14-choice"
-    return _study(name, title, rows, model=s.new, replicas=2, **RECIPE)
+    return _study(name, "Constants of ELODI's rivals", rows, replicas=2)
 
 
-def _aimed(s: Setting, name: str, temperature: float, alpha: float) -> Rows:
+def _aimed(name: str, temperature: float, alpha: float) -> Rows:
     """The new network by a method that aims at the old one, with constants."""
-    kind = name.rpartition("_")[0]
+    s, kind = WIDE, name.rpartition("_")[0]
     constants: dict[str, Any] = {"alpha": alpha, "temperature": temperature}
     fields: dict[str, Any] = {"equation": "[elodi] Table 1"}
     if kind == "kd":
@@ -174,32 +162,25 @@ def _aimed(s: Setting, name: str, temperature: float, alpha: float) -> Rows:
 
 def fashion_more() -> StudyConfig:
     """Figure 6 and weight interpolation, in the headline's setting."""
-    s = _setting(WIDTHS)
-    curve = curve_rows(s, (1, 2), (0.5, 0.6, 0.7, 0.9, 1.0))
-    rows = joined(curve, interpolation_rows(s))
-    title = "What ELODI depends on"
-    return _study("elodi-fashion-more", title, rows, model=s.new, **RECIPE)
+    rows = joined(curve_rows(WIDE, (1, 2)), interpolation_rows(WIDE))
+    return _study("elodi-fashion-more", "What ELODI depends on", rows)
 
 
 def offline() -> StudyConfig:
     """Table 11: images are cropped anew in every epoch, so that it can matter."""
-    s = _setting(WIDTHS)
     title = "Online and offline teachers"
-    return _study("elodi-offline", title, offline_rows(s), model=s.new, **RECIPE)
+    return _study("elodi-offline", title, offline_rows(WIDE))
 
 
 def growth() -> StudyConfig:
     """Table 3: the old models know half the classes, or half of every class."""
-    s = _setting(WIDTHS)
-    rows = growth_rows(s, 10)
-    return _study("elodi-growth", "Growing data", rows, model=s.new, **RECIPE)
+    return _study("elodi-growth", "Growing data", growth_rows(WIDE, 10))
 
 
 def chain() -> StudyConfig:
     """Tables 5 and 7: three versions, with and without an untreated first one."""
-    s = _setting(WIDTHS)
-    models = (s.old, ModelConfig("mlp", features=(MIDDLE,)), s.new)
-    chain, (legacy, legacies) = chain_rows(s, models), legacy_rows(s, models)
+    models = (WIDE.old, MIDDLE, WIDE.new)
+    chain, (legacy, legacies) = chain_rows(WIDE, models), legacy_rows(WIDE, models)
     # The rows called none in Table 7 are those of ELODI in Table 5.
     same = {"none_v2": "elodi_v2", "none_v3": "elodi_v3"}
     kept = tuple(row for row in legacy if row.name not in same)
@@ -208,8 +189,7 @@ def chain() -> StudyConfig:
         for u in legacies
     )
     rows = joined(chain, (kept, renamed))
-    title = "A chain of versions"
-    return _study("elodi-chain", title, rows, baseline="v1", model=s.new, **RECIPE)
+    return _study("elodi-chain", "A chain of versions", rows, baseline="v1")
 
 
 def architectures() -> StudyConfig:
@@ -217,22 +197,25 @@ def architectures() -> StudyConfig:
 
     3 runs of 10,000 images: convolutions take long on a CPU.
     """
-    s = dataclasses.replace(_setting(WIDTHS), of_matching=())
+    s = dataclasses.replace(WIDE, of_matching=())
     models = {
         "lenet5": ModelConfig("lenet5"),
         "vgg": ModelConfig("vgg_tiny"),
         "densenet": ModelConfig("densenet_tiny"),
     }
-    rows = architecture_rows(s, models)
-    recipe = RECIPE | {"data": dataclasses.replace(RECIPE["data"], train_size=10_000)}
-    title, name = "Other architectures", "elodi-architectures"
-    fields: dict[str, Any] = {"replicas": 3, "baseline": "old", "model": s.old}
-    return _study(name, title, rows, **fields, **recipe)
+    return _study(
+        "elodi-architectures",
+        "Other architectures",
+        architecture_rows(s, models),
+        data=dataclasses.replace(RECIPE["data"], train_size=10_000),
+        model=s.old,
+        replicas=3,
+        baseline="old",
+    )
 
 
 def guides() -> StudyConfig:
     """Table 8: guided by equal, mixed and all-different networks."""
-    s = _setting(WIDTHS)
     weak, strong = (
         [ModelConfig("mlp", features=features) for features in of]
         for of in (
@@ -240,9 +223,26 @@ def guides() -> StudyConfig:
             ((384,), (512,), (640,), (320, 320)),
         )
     )
-    rows = guide_rows(s, weak, strong, (weak[-1], strong[-1]))
-    title = "Guiding ensembles"
-    return _study("elodi-guides", title, rows, model=s.new, **RECIPE)
+    rows = guide_rows(WIDE, weak, strong, (weak[-1], strong[-1]))
+    return _study("elodi-guides", "Guiding ensembles", rows)
+
+
+# Section 3 and its figures.
+OLD = ModelConfig("mlp", features=(32,))
+NEW = ModelConfig("mlp", features=(128, 128))
+
+
+def _whole(name: str, title: str, rows: Rows, replicas: int) -> StudyConfig:
+    """On whole images; the first row is the baseline."""
+    return cpu_study(
+        name,
+        f"{title} on Fashion-MNIST, 10,000 training examples",
+        rows,
+        data=DataConfig("fashion_mnist", train_size=10_000, validation=VALIDATION),
+        model=OLD,
+        replicas=replicas,
+        baseline=rows[0][0].name,
+    )
 
 
 def displacement() -> StudyConfig:
@@ -260,14 +260,7 @@ def displacement() -> StudyConfig:
     )
     updates = (Update("dense", "deep"),)
     title = "64 networks of each kind"
-    return _study(
-        "elodi-displacement",
-        title,
-        (rows, updates),
-        replicas=64,
-        baseline="dense",
-        model=OLD,
-    )
+    return _whole("elodi-displacement", title, (rows, updates), 64)
 
 
 def figures() -> StudyConfig:
@@ -300,14 +293,7 @@ def figures() -> StudyConfig:
             MethodSpec(row, label, BackwardCompatible(), teaching=old, **what),
         ]
     title = "Planes of logits and features"
-    return _study(
-        "elodi-figures",
-        title,
-        (tuple(rows), ()),
-        replicas=32,
-        baseline="two",
-        model=OLD,
-    )
+    return _whole("elodi-figures", title, (tuple(rows), ()), 32)
 
 
 def ag_news() -> StudyConfig:
@@ -317,12 +303,11 @@ def ag_news() -> StudyConfig:
     update, the same for a student and its teachers; m = 4, length and share are ours,
     the share chosen on validation.
     """
-    s = dataclasses.replace(_setting((64, 64)), of_matching=())
-    rows = joined(pair(s), churn_distillation_rows(s), elodi_rows(s))
-    return _study(
+    s = dataclasses.replace(_setting(64, 64), of_matching=())
+    return cpu_study(
         "elodi-ag-news-bag",
         "AG News as bags of words, 20,000 training texts",
-        rows,
+        _update_rows(s),
         data=DataConfig("ag_news_bags.npz", train_size=20_000, validation=VALIDATION),
         model=s.new,
         epochs=8,
