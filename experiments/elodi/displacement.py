@@ -10,7 +10,7 @@ writes tables and figures.
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +36,6 @@ from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,
     Comparison,
     DisplacementOptions,
-    Norms,
     compare_rows,
     read_networks,
     updates_of_mixture,
@@ -70,7 +69,6 @@ class DisplacementReport:
     mixed: tuple[str, ...]  # labels of their rows
     classes: int  # how many of the classes all rows know
     examples: int  # how many were compared
-    pictures: tuple[Figure, ...] = ()  # figures; empty if none were drawn
 
     @property
     def updates(self) -> dict[str, UpdatesBySize]:
@@ -86,7 +84,6 @@ def displacement_report(
     options: DisplacementOptions,
     *,
     heterogeneous: Sequence[str] = (),
-    draw: bool = True,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> DisplacementReport:
     """Compares the networks of two rows; `on_part` is called after every part."""
@@ -97,7 +94,7 @@ def displacement_report(
     if heterogeneous:  # before the long part, which a wrong row would spoil
         mixture = updates_of_mixture([networks[r] for r in heterogeneous], options)
     found = tuple(compare_rows(networks[old], x, options, on_part) for x in others)
-    report = DisplacementReport(
+    return DisplacementReport(
         study=study,
         options=options,
         comparisons=found,
@@ -106,33 +103,32 @@ def displacement_report(
         classes=len(networks[old].classes),
         examples=len(networks[old].labels),
     )
-    if not draw:
-        return report
-    pictures = [figures.errors_and_flips(report.updates)]
-    draws = {"draws": options.draws, "seed": options.seed}
-    for letter, other, comparison in zip("ab", others, found, strict=False):
-        plane = figures.two_classes(networks[old], other)
-        name, label = f"figure3{letter}", comparison.label
-        pictures += [
-            figures.plane_figure(plane, name=name, label=label, **draws),
-            figures.flip_ranks(comparison, f"figure4{letter}"),
-            figures.norm_histograms(comparison.norms, f"figure5{letter}"),
-            figures.top_shares(comparison, f"top-classes-{letter}"),
-        ]
-    return dataclasses.replace(report, pictures=tuple(pictures))
+
+
+def figures_of(report: DisplacementReport) -> Iterator[Figure]:
+    """The paper's Figures 2 to 5 and 8 to 10, and one of Eq. 5."""
+    options = report.options
+    yield figures.errors_and_flips(report.updates)
+    for letter, found in zip("ab", report.comparisons, strict=False):
+        yield figures.plane_figure(
+            found, f"figure3{letter}", options.draws, options.seed
+        )
+        yield figures.flip_ranks(found, f"figure4{letter}")
+        yield figures.norm_histograms(found, f"figure5{letter}")
+        yield figures.top_shares(found, f"top-classes-{letter}")
 
 
 def displacement_document(report: DisplacementReport) -> Document:
     """Remarks, what the numbers are, and tables."""
     blocks: list = []
-    fewest = min(min(c.norms.networks) for c in report.comparisons)
+    fewest = min(min(c.networks) for c in report.comparisons)
     if fewest < FEWEST_NETWORKS:
         remark = (
             f"{fewest} networks of a kind are few: a test on fewer than "
             f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
         )
         blocks.append(Text(remark, "note"))
-    options, images = report.options, len(report.comparisons[0].norms.fits[0].p)
+    options, images = report.options, len(report.comparisons[0].fits[0].p)
     about = (
         f"{report.examples:,} test examples, {report.classes} classes; norms on "
         f"{images} evenly spaced images, {options.draws:,} pairs of random ensembles "
@@ -144,7 +140,7 @@ def displacement_document(report: DisplacementReport) -> Document:
         f"{report.comparisons[0].updates.old_error.shape[1]:,} random updates."
     )
     blocks.append(Text(about))
-    blocks += [_fits(found.norms) for found in report.comparisons]
+    blocks += [_fits(found) for found in report.comparisons]
     for label, updates in report.updates.items():
         mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
         blocks.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
@@ -152,7 +148,7 @@ def displacement_document(report: DisplacementReport) -> Document:
     return Document(title, blocks=blocks)
 
 
-def _fits(norms: Norms) -> Table:
+def _fits(found: Comparison) -> Table:
     rows = [
         (
             str(fit.size),
@@ -163,10 +159,11 @@ def _fits(norms: Norms) -> Table:
             f"{fit.mean_p:.3f}",
             f"{np.sum(fit.p <= CLEAR)} of {len(fit.p)}",
         )
-        for fit in norms.fits
+        for fit in found.fits
     ]
-    networks = f"{norms.label}, {' and '.join(map(str, norms.networks))} networks"
-    return Table(FIT_HEADS, rows, f"How far logits move, {networks}")
+    networks = " and ".join(map(str, found.networks))
+    title = f"How far logits move, {found.label}, {networks} networks"
+    return Table(FIT_HEADS, rows, title)
 
 
 def _rates(updates: UpdatesBySize) -> list[tuple]:
@@ -186,13 +183,15 @@ def _rates(updates: UpdatesBySize) -> list[tuple]:
     ]
 
 
-def write_displacement(report: DisplacementReport, out) -> Path:
-    """Writes the tables as Markdown, all numbers as JSON, and all figures."""
+def write_displacement(
+    report: DisplacementReport, pictures: Iterable[Figure], out
+) -> Path:
+    """Writes the tables as Markdown, all numbers as JSON, and the figures."""
     files: dict[str, str | bytes] = {
         "displacement.md": markdown(displacement_document(report)),
         "displacement.json": json.dumps(plain_values(_record(report)), indent=1),
     }
-    for picture in report.pictures:
+    for picture in pictures:
         svg = str(picture.svg).replace("currentColor", "#1c1e21")
         files |= {f"{picture.name}.svg": svg, f"{picture.name}.png": picture.png}
     return write_files(out, files)["displacement.md"]
@@ -200,17 +199,15 @@ def write_displacement(report: DisplacementReport, out) -> Path:
 
 def _record(report: DisplacementReport) -> dict:
     """All numbers of the tables and figures but the norms themselves."""
-
-    def fits(norms: Norms) -> dict:
-        return {"label": norms.label, "networks": norms.networks, "fits": norms.fits}
-
     return {
         "options": report.options,
         "examples": report.examples,
         "classes": report.classes,
         "comparisons": [
             {
-                **fits(found.norms),
+                "label": found.label,
+                "networks": found.networks,
+                "fits": found.fits,
                 "updates": found.updates,
                 "flip_ranks": found.ranks,
                 "top_classes": {"top": found.top, "shares": found.shares},
@@ -255,7 +252,7 @@ def displacement(argv: Sequence[str]) -> int:
         on_part=lambda part: print(f"{part}: done"),
     )
     out = asked.out or asked.folder / "displacement"
-    written = write_displacement(found, out)
+    written = write_displacement(found, figures_of(found), out)
     print_document(displacement_document(found).as_lines())
     print(f"\nTables and figures: {written.parent}")
     return 0

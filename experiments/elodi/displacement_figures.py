@@ -6,11 +6,9 @@ alone; of networks of two classes that is the paper's example.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from churn_compare.documents import Figure
@@ -24,13 +22,9 @@ from churn_compare.documents.plotting import (
     picture,
     short_label,
 )
-from churn_jax.analysis import UpdatesBySize, few_classes
-from churn_jax.analysis.displacement import drawn_weights, generator, two_sides
-from experiments.elodi.displacement_numbers import (
-    Comparison,
-    Networks,
-    Norms,
-)
+from churn_jax.analysis import UpdatesBySize
+from churn_jax.analysis.displacement import drawn_weights, generator
+from experiments.elodi.displacement_numbers import Comparison, Plane
 
 MOST_RANKS = 10  # bars of a figure of ranks
 BINS = 60
@@ -39,7 +33,6 @@ DENSITY_DRAWS = 2000  # that a smooth curve is made of
 OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
 SHAPES = "^o"  # of the classes
-MOST_DRAWN = 40  # examples with arrows
 MEMBERS = 3
 PLANE_BINS = 26
 
@@ -75,7 +68,7 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
         )
 
 
-def norm_histograms(found: Norms, name: str) -> Figure:
+def norm_histograms(found: Comparison, name: str) -> Figure:
     """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10)."""
     count = len(found.ids)
     columns = min(count, 2)
@@ -98,7 +91,7 @@ def norm_histograms(found: Norms, name: str) -> Figure:
         )
 
 
-def _norms_of_image(axes, found: Norms, image: int) -> None:
+def _norms_of_image(axes, found: Comparison, image: int) -> None:
     top = max(norms[:, image].max() for norms in found.drawn.values())
     edges = np.linspace(0, 1.02 * top if top > 0 else 1.0, BINS + 1)
     grid = np.linspace(0, edges[-1], 200)
@@ -170,38 +163,6 @@ def top_shares(found: Comparison, name: str) -> Figure:
         )
 
 
-class Plane(NamedTuple):
-    """Two logits of every network on the examples that are drawn."""
-
-    classes: tuple[int, int]  # their ids
-    old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
-    new: NDArray[np.float64]  # `[R2, n, 2]`, none of them among the old
-    labels: NDArray[np.int64]  # `[n]`, 0 or 1
-
-    def right(self, values) -> NDArray[np.bool_]:
-        """True if `[..., n, 2]` are of the right class."""
-        return np.argmax(values, axis=-1) == self.labels
-
-    @property
-    def marked(self) -> int:
-        """The example that flips in most updates from one network to another."""
-        was, now = (self.right(side).mean(axis=0) for side in (self.old, self.new))
-        return int(np.argmax(was * (1 - now)))
-
-
-def two_classes(old: Networks, new: Networks | None) -> Plane:
-    """Logits of the two classes that old networks confuse most."""
-    sides = two_sides(old.logits, None if new is None else new.logits)
-    pair = few_classes(sides[0], old.labels, 2)
-    (places,) = np.nonzero(np.isin(old.labels, pair))
-    if len(places) > MOST_DRAWN:
-        spaced = np.linspace(0, len(places) - 1, MOST_DRAWN)
-        places = places[spaced.round().astype(int)]
-    sides = (side[:, places][..., pair] for side in sides)
-    labels = np.searchsorted(pair, old.labels[places])
-    return Plane(tuple(old.classes[pair].tolist()), *sides, labels)
-
-
 def flip_kinds(plane: Plane, old, new) -> list[str]:
     """`negative flip`, `positive flip` or `same` for each example."""
     was, now = plane.right(old), plane.right(new)
@@ -209,10 +170,9 @@ def flip_kinds(plane: Plane, old, new) -> list[str]:
     return np.where(was == now, "same", changed).tolist()
 
 
-def plane_figure(
-    found: Plane, *, name: str, label: str, draws: int, seed: int
-) -> Figure:
+def plane_figure(comparison: Comparison, name: str, draws: int, seed: int) -> Figure:
     """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8)."""
+    found = comparison.plane
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
     with drawing(6.6, 7.2) as (figure, done):
@@ -230,7 +190,7 @@ def plane_figure(
             figure,
             done,
             name=name,
-            title=f"Logits of classes {classes}, {label}",
+            title=f"Logits of classes {classes}, {comparison.label}",
             caption=f"{len(found.labels)} test images, right or wrong among these "
             "classes alone. Thin lines are decision boundaries. Below: displacements "
             "of the image with the black border between random old and new networks or "

@@ -23,12 +23,14 @@ from churn_jax.analysis import (
     displacement_distribution,
     ensemble_displacement_norms,
     er_nfr_by_ensemble_size,
+    few_classes,
     flip_rank_counts,
     goodness_of_fit,
     mixed_sides,
     simulate_displacement_norms,
     top_k_share,
 )
+from churn_jax.analysis.displacement import two_sides
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.setting_checks import check_least
 
@@ -36,9 +38,9 @@ FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn
 MOST_UPDATES = 200  # draws that are taken on the whole test set
 MOST_RANKED = 50  # of them, whose flips are ranked
+MOST_DRAWN = 40  # examples of a plane
 
 Float64 = NDArray[np.float64]
-OnPart = Callable[[str], None]  # called with every part that is done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,35 +135,60 @@ def _file_of(study: Study, row: str) -> Path:
 # ---- displacements -------------------------------------------------------------------
 
 
-class Norms(NamedTuple):
-    """Norms of displacements between ensembles, on some images."""
+class Plane(NamedTuple):
+    """Logits of two classes, of every network on the examples that are drawn."""
+
+    classes: tuple[int, int]  # their ids
+    old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
+    new: NDArray[np.float64]  # `[R2, n, 2]`, none of them among the old
+    labels: NDArray[np.int64]  # `[n]`, 0 or 1
+
+    def right(self, values) -> NDArray[np.bool_]:
+        """True if `[..., n, 2]` are of the right class."""
+        return np.argmax(values, axis=-1) == self.labels
+
+    @property
+    def marked(self) -> int:
+        """The example that flips in most updates from one network to another."""
+        was, now = (self.right(side).mean(axis=0) for side in (self.old, self.new))
+        return int(np.argmax(was * (1 - now)))
+
+
+class Comparison(NamedTuple):
+    """All numbers of updates from one kind of network to another, or to its own."""
 
     label: str  # of the two rows
     networks: tuple[int, ...]  # how many there are of each kind
-    fits: tuple[GoodnessOfFit, ...]  # one per size
+    fits: tuple[GoodnessOfFit, ...]  # of norms of displacements, one per size
     ids: tuple[str, ...]  # of the images whose norms are kept
     drawn: Mapping[int, Float64]  # size to `[draws, images]`, of random ensembles
     simulated: Mapping[int, Float64]  # the same of normal displacements
     centre: Float64  # `[images]`, of the mean displacement: what no size takes away
+    updates: UpdatesBySize  # error and negative flip rates, per size
+    # size to `[C]`, negative flips by the rank of their wrong class
+    ranks: Mapping[int, NDArray[np.int64]]
+    top: NDArray[np.int64]  # `[k]` values of K
+    # size to `[k]`, share of the squared norm in the old model's top K classes
+    shares: Mapping[int, Float64]
+    plane: Plane  # of the two classes that old networks confuse most
 
 
-def compare_norms(
-    label: str,
-    a: Float64,
-    b: Float64 | None,
-    ids: NDArray,
+def compare_rows(
+    old: Networks,
+    new: Networks | None,
     options: DisplacementOptions,
-    on_part: OnPart = lambda part: None,
-) -> Norms:
-    """Norms of two kinds of networks, or of one."""
-    kinds = [x for x in (a, b) if x is not None]
-    side = len(a) // 2 if b is None else min(len(a), len(b))
+    on_part: Callable[[str], None] = lambda part: None,
+) -> Comparison:
+    """All numbers of two kinds of networks, or of one; `on_part` follows every part."""
+    label = old.label if new is None else f"{old.label} → {new.label}"
+    kinds = [old.logits] if new is None else [old.logits, new.logits]
+    side = len(old.logits) // 2 if new is None else min(map(len, kinds))
     if max(options.sizes) > side or min(map(len, kinds)) < 2:
         raise ReportError(
             f"{label}: ensembles of {max(options.sizes)} need as many networks on "
             f"either side, and two of each kind; there are {side} on a side"
         )
-    spaced = np.linspace(0, len(ids) - 1, options.images).round().astype(int)
+    spaced = np.linspace(0, len(old.ids) - 1, options.images).round().astype(int)
     images = np.unique(spaced)
     shown = images[:SHOWN]
     tested, kept = ([x[:, at] for x in kinds] for at in (images, shown))
@@ -174,49 +201,43 @@ def compare_norms(
         drawn[size] = ensemble_displacement_norms(*kept, **draw)
         simulated[size] = simulate_displacement_norms(mean, covariance, **draw)
         on_part(f"{label}, ensembles of {size}")
-    names = tuple(str(x) for x in ids[shown])
-    centre = np.linalg.norm(mean, axis=-1)
-    return Norms(label, fits[0].networks, tuple(fits), names, drawn, simulated, centre)
-
-
-class Comparison(NamedTuple):
-    """All numbers of updates from one kind of network to another, or to its own."""
-
-    label: str  # of the two rows
-    norms: Norms  # of displacements, against normal ones
-    updates: UpdatesBySize  # error and negative flip rates, per size
-    # size to `[C]`, negative flips by the rank of their wrong class
-    ranks: Mapping[int, NDArray[np.int64]]
-    top: NDArray[np.int64]  # `[k]` values of K
-    # size to `[k]`, share of the squared norm in the old model's top K classes
-    shares: Mapping[int, Float64]
-
-
-def compare_rows(
-    old: Networks,
-    new: Networks | None,
-    options: DisplacementOptions,
-    on_part: OnPart = lambda part: None,
-) -> Comparison:
-    """All numbers of two kinds of networks, or of one."""
-    label = old.label if new is None else f"{old.label} → {new.label}"
-    a, b = old.logits, None if new is None else new.logits
-    norms = compare_norms(label, a, b, old.ids, options, on_part)
-    key, updates = jax.random.key(options.seed), min(options.draws, MOST_UPDATES)
-    rates = er_nfr_by_ensemble_size(
-        a, b, old.labels, sizes=options.sizes, draws=updates, key=key
+    key, draws = jax.random.key(options.seed), min(options.draws, MOST_UPDATES)
+    both = kinds[0], None if new is None else kinds[1]
+    few, ends = min(draws, MOST_RANKED), sorted({options.sizes[0], options.sizes[-1]})
+    top = np.unique(np.geomspace(1, len(old.classes), 12).round().astype(int))
+    sides = two_sides(*both)
+    found = Comparison(
+        label,
+        networks=fits[0].networks,
+        fits=tuple(fits),
+        ids=tuple(map(str, old.ids[shown])),
+        drawn=drawn,
+        simulated=simulated,
+        centre=np.linalg.norm(mean, axis=-1),
+        updates=er_nfr_by_ensemble_size(
+            *both, old.labels, sizes=options.sizes, draws=draws, key=key
+        ),
+        ranks={
+            size: flip_rank_counts(*both, old.labels, size=size, draws=few, key=key)
+            for size in ends
+        },
+        top=top,
+        shares={size: _top_shares(sides, size, top) for size in ends},
+        plane=_plane(old, sides),
     )
-    ends = sorted({options.sizes[0], options.sizes[-1]})
-    draws = min(updates, MOST_RANKED)
-    ranks = {
-        size: flip_rank_counts(a, b, old.labels, size=size, draws=draws, key=key)
-        for size in ends
-    }
-    top = np.unique(np.geomspace(1, a.shape[-1], 12).round().astype(int))
-    sides = (a[: len(a) // 2], a[len(a) // 2 :]) if b is None else (a, b)
-    shares = {size: _top_shares(sides, size, top) for size in ends}
     on_part(f"{label}, updates")
-    return Comparison(label, norms, rates, ranks, top, shares)
+    return found
+
+
+def _plane(old: Networks, sides: Sequence[Float64]) -> Plane:
+    pair = few_classes(sides[0], old.labels, 2)
+    (places,) = np.nonzero(np.isin(old.labels, pair))
+    if len(places) > MOST_DRAWN:
+        spaced = np.linspace(0, len(places) - 1, MOST_DRAWN)
+        places = places[spaced.round().astype(int)]
+    logits = (side[:, places][..., pair] for side in sides)
+    labels = np.searchsorted(pair, old.labels[places])
+    return Plane(tuple(old.classes[pair].tolist()), *logits, labels)
 
 
 def _top_shares(sides: Sequence[Float64], size: int, top: NDArray) -> Float64:

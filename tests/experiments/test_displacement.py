@@ -1,6 +1,5 @@
 """Tables, figures and files of displacements, from made-up networks."""
 
-import dataclasses
 import json
 
 import jax
@@ -11,19 +10,16 @@ from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
 from churn_jax.methods import UNKNOWN_LOGIT
 from churn_jax.reports.artefacts import read_study
-from experiments.elodi.displacement import displacement_report, write_displacement
-from experiments.elodi.displacement_figures import (
-    errors_and_flips,
-    flip_kinds,
-    flip_ranks,
-    norm_histograms,
-    plane_figure,
-    top_shares,
-    two_classes,
+from experiments.elodi.displacement import (
+    displacement_report,
+    main,
+    write_displacement,
 )
+from experiments.elodi.displacement_figures import flip_kinds, flip_ranks
 from experiments.elodi.displacement_numbers import (
     DisplacementOptions,
     Networks,
+    compare_rows,
     read_networks,
 )
 from tests.reports.fake_study import noisy_logits, write_study
@@ -53,46 +49,24 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def written(folder):
-    """The report with a figure of each kind, written, and the parts it told of."""
+def report(folder):
     parts = []
-    report = displacement_report(
-        folder,
-        "old",
-        "new",
-        FEW,
+    found = displacement_report(
+        *(folder, "old", "new", FEW),
         heterogeneous=("old", "new"),
-        draw=False,
         on_part=parts.append,
     )
-    found, networks = report.comparisons[1], read_networks(report.study, ["old", "new"])
-    pictures = (
-        errors_and_flips(report.updates),
-        plane_figure(
-            two_classes(networks["old"], networks["new"]),
-            name="figure3",
-            label=found.label,
-            draws=20,
-            seed=0,
-        ),
-        flip_ranks(found, "figure4"),
-        norm_histograms(found.norms, "figure5"),
-        top_shares(found, "top"),
-    )
-    report = dataclasses.replace(report, pictures=pictures)
-    write_displacement(report, folder / "out")
-    return report, folder / "out", parts
+    assert len(parts) == 6
+    return found
 
 
-def test_tables_and_figures_are_written(written):
-    report, out, parts = written
-    assert len(report.pictures) == 5
-    for picture in report.pictures:
-        name = picture.name
-        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        svg = (out / f"{name}.svg").read_text()
-        assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
-    text = (out / "displacement.md").read_text()
+def test_tables_and_figures_are_written(report, tmp_path):
+    picture = flip_ranks(report.comparisons[1], "figure4")
+    write_displacement(report, [picture], tmp_path)
+    assert (tmp_path / "figure4.png").read_bytes().startswith(b"\x89PNG")
+    svg = (tmp_path / "figure4.svg").read_text()
+    assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
+    text = (tmp_path / "displacement.md").read_text()
     for caption in (
         "8 networks of a kind are few",
         "How far logits move, Old, 8 networks",
@@ -101,40 +75,34 @@ def test_tables_and_figures_are_written(written):
         "Updates, Heterogeneous of Old, New",
     ):
         assert caption in text
-    assert len(parts) == 6
-
-
-def test_numbers_are_those_of_the_analysis(folder, written):
-    report, out, _ = written
-    record = json.loads((out / "displacement.json").read_text())
-    own, other = report.comparisons
-    assert record["comparisons"][1]["label"] == "Old → New"
-    for found, entry in zip((own, other), record["comparisons"], strict=True):
+    record = json.loads((tmp_path / "displacement.json").read_text())
+    for found, entry in zip(report.comparisons, record["comparisons"], strict=True):
         assert [fit["size"] for fit in entry["fits"]] == [1, 2]
-        np.testing.assert_allclose(
-            entry["fits"][0]["distance"], found.norms.fits[0].distance
-        )
-        # All pairs of single networks: the mean norm is that of 4 x 4 or 8 x 8 pairs.
-    networks = read_networks(read_study(folder), ["old", "new"])
-    a, b = (networks[row].logits[:, [0, 30, 59]] for row in ("old", "new"))
-    pairs = np.linalg.norm(a[:, None] - b[None], axis=-1)
-    spread = pairs.std(axis=(0, 1)) / np.sqrt(FEW.draws)
-    gap = np.abs(other.norms.fits[0].observed - pairs.mean(axis=(0, 1)))
-    assert (gap < 5 * spread).all()
-    # Drawn histograms are of the norms that were tested, with the key of their size.
-    drawn = own.norms.drawn[2]
-    np.testing.assert_allclose(
-        drawn.mean(axis=0), own.norms.fits[1].observed, rtol=1e-12
-    )
-    key = jax.random.fold_in(jax.random.key(FEW.seed), 2)
-    norms = ensemble_displacement_norms(a, size=2, draws=40, key=key)
-    np.testing.assert_array_equal(norms, drawn)
-    assert other.norms.ids == ("0", "30", "59") and not own.norms.centre.any()
+        np.testing.assert_allclose(entry["fits"][0]["distance"], found.fits[0].distance)
+    assert entry["label"] == "Old → New"
     assert sum(entry["flip_ranks"]["1"]) > 0 and entry["flip_ranks"]["1"][0] == 0
     shares = entry["top_classes"]["shares"]["2"]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1)
     rates = np.array(record["heterogeneous"]["updates"]["negative_flip_rate"])
     assert rates.shape == (2, 40) and (rates > 0).any()
+
+
+def test_numbers_are_those_of_the_analysis(folder, report):
+    own, other = report.comparisons
+    # All pairs of single networks: the mean norm is that of 4 x 4 or 8 x 8 pairs.
+    networks = read_networks(read_study(folder), ["old", "new"])
+    a, b = (networks[row].logits[:, [0, 30, 59]] for row in ("old", "new"))
+    pairs = np.linalg.norm(a[:, None] - b[None], axis=-1)
+    spread = pairs.std(axis=(0, 1)) / np.sqrt(FEW.draws)
+    gap = np.abs(other.fits[0].observed - pairs.mean(axis=(0, 1)))
+    assert (gap < 5 * spread).all()
+    # Drawn histograms are of the norms that were tested, with the key of their size.
+    drawn = own.drawn[2]
+    np.testing.assert_allclose(drawn.mean(axis=0), own.fits[1].observed, rtol=1e-12)
+    key = jax.random.fold_in(jax.random.key(FEW.seed), 2)
+    norms = ensemble_displacement_norms(a, size=2, draws=40, key=key)
+    np.testing.assert_array_equal(norms, drawn)
+    assert other.ids == ("0", "30", "59") and not own.centre.any()
 
 
 def test_classes_that_a_row_does_not_know_are_left_out(folder):
@@ -146,8 +114,8 @@ def test_classes_that_a_row_does_not_know_are_left_out(folder):
         assert networks.labels.max() == 2 and len(networks.ids) == 45
     assert read_networks(study, ["old"])["old"].logits.shape == (R, N, C)
     options = DisplacementOptions(images=1, sizes=(1,), draws=5, resamples=1)
-    report = displacement_report(folder, "fewer", "fewer", options, draw=False)
-    assert report.classes == 3 and report.examples == 45 and not report.pictures
+    report = displacement_report(folder, "fewer", "fewer", options)
+    assert report.classes == 3 and report.examples == 45
 
 
 def test_predictions_of_any_framework_take_part(folder, tmp_path):
@@ -169,12 +137,53 @@ def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
     logits[0, 3] = [9, 0, 0]  # an old network takes one of class 2 for 0
     logits[2:, 4] = [9, 0, 0]  # the new networks, the second half, another one
     networks = Networks("a", np.arange(6), labels, logits, np.array([3, 4, 7]))
-    found = two_classes(networks, None)
+    options = DisplacementOptions(images=1, sizes=(1,), draws=5, resamples=1)
+    found = compare_rows(networks, None, options).plane
     assert found.classes == (3, 7)  # by their ids
     assert found.labels.tolist() == [0, 0, 1, 1, 1] and found.marked == 3
     assert found.old.shape == found.new.shape == (2, 5, 2)
     kinds = flip_kinds(found, found.old[0], found.new[0])
     assert kinds == ["same", "same", "positive flip", "negative flip", "same"]
-    right = networks.logits[1:2].repeat(2, axis=0)
-    never = Networks("a", networks.ids, labels, right, networks.classes)
-    assert two_classes(never, None).classes == (3, 4)
+    never = networks._replace(logits=logits[1:2].repeat(4, axis=0))
+    assert compare_rows(never, None, options).plane.classes == (3, 4)
+
+
+@pytest.mark.slow
+def test_the_command_draws_every_figure(folder, tmp_path, capsys):
+    few = ["--sizes", "1", "2", "--images", "2", "--draws", "30", "--resamples", "4"]
+    assert main([str(folder), "--old", "old", *few]) == 0
+    said = capsys.readouterr().out
+    assert "How far logits move, Old, 8 networks" in " ".join(said.split())
+    assert "Tables and figures: " in said
+    assert len(list((folder / "displacement").glob("*.svg"))) == 5
+    out = tmp_path / "both"
+    more = ["--new", "new", "--heterogeneous", "old", "new", "--out", str(out)]
+    assert main([str(folder), "--old", "old", *few, *more]) == 0
+    kinds = ("figure3", "figure4", "figure5", "top-classes-")
+    names = {f"{kind}{letter}" for kind in kinds for letter in "ab"} | {"figure2"}
+    assert names == {path.stem for path in out.glob("*.png")}
+    for path in out.glob("*.svg"):
+        svg = path.read_text()
+        assert svg.startswith("<svg xmlns=") and "currentColor" not in svg
+    assert "Old → New" in (out / "displacement.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sizes", "1;2"], "--sizes"),
+        (["--sizes", "2", "1"], "sizes must increase"),
+        (["--old", "newe"], "did you mean new?"),
+        (["--sizes", "5"], "ensembles of 5 need as many networks"),
+        (["--heterogeneous", "new"], "at least two rows"),
+        (["--heterogeneous", "old", "new", "--sizes", "9"], "ensembles of 9 need"),
+        (["--sizes", "0", "1"], "sizes must be at least 1"),
+        (["--images", "0"], "images must be at least 1"),
+        (["--draw", "7"], "--draw"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(folder, capsys, words, message):
+    old = [] if "--old" in words else ["--old", "old"]
+    assert main([str(folder), *old, *words]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert message in sentence
