@@ -20,18 +20,68 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.studies.presets.reproducibility import paper_rows
 from experiments.reproducibility import rows
 
-EPOCHS = 450
-BATCH_SIZE = 1024
-WARMUP_EPOCHS = 15
+CIFAR = TrainConfig(
+    replicas=10,
+    epochs=450,
+    batch_size=1024,
+    eval_every_epochs=10,
+    optimizer=OptimizerConfig(
+        learning_rate=1.0,
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=1e-4,
+        schedule="step",
+        warmup_epochs=15,
+        step_epochs=(200, 300, 400),
+    ),
+    augmentation=Augmentation(pad_crop=4, flip=True),
+)
+SVHN = TrainConfig(
+    replicas=10,
+    epochs=60,
+    batch_size=128,
+    eval_every_epochs=5,
+    optimizer=OptimizerConfig(
+        learning_rate=0.05,
+        weight_decay=1e-4,
+        schedule="cosine",
+        warmup_epochs=2,
+    ),
+    augmentation=Augmentation(shift=2),
+)
+IMAGENET = TrainConfig(
+    replicas=10,
+    epochs=90,
+    batch_size=1024,
+    eval_batch_size=500,
+    eval_every_epochs=5,
+    optimizer=OptimizerConfig(
+        learning_rate=0.8,
+        momentum=0.9,
+        nesterov=False,
+        weight_decay=1e-4,
+        schedule="step",
+        warmup_epochs=5,
+        step_epochs=(30, 60, 80),
+    ),
+    checkpoint_every_seconds=300.0,
+)
 
-PUBLISHED = "experiments/reproducibility/published.csv"
+
+def _lengths(train: TrainConfig, examples: int) -> dict[str, Any]:
+    """Ours: ramps over a quarter of the training, peers that are up to an epoch old.
+
+    Peers are copied once the warm-up has ended.
+    """
+    steps_per_epoch = examples // train.batch_size
+    burn_in = float(train.optimizer.warmup_epochs * steps_per_epoch)
+    ramp = float(train.epochs * steps_per_epoch // 4)
+    return {"ramp_steps": ramp, "stale": (steps_per_epoch, burn_in)}
+
 
 # Ours.
 VALIDATION = 1000
-STEPS_PER_EPOCH = (50_000 - VALIDATION) // BATCH_SIZE
-RAMP_STEPS = float(EPOCHS * STEPS_PER_EPOCH // 4)
-REFRESH_STEPS = STEPS_PER_EPOCH  # copies of the peers are up to an epoch old
-BURN_IN_STEPS = float(WARMUP_EPOCHS * STEPS_PER_EPOCH)
+LENGTHS = _lengths(CIFAR, 50_000 - VALIDATION)
 DISTILLATION_ALPHA = 0.9
 
 # Appendix A: the grids from which the paper picked, and which its figures show.
@@ -65,64 +115,42 @@ def _study(
     name: str,
     title: str,
     methods: tuple[MethodSpec, ...],
-    *,
-    data: str = "cifar10",
-    model: str = "resnet56",
-    replicas: int = 10,
     published: str = "",
+    *,
+    data: DataConfig = DataConfig("cifar10", validation=VALIDATION),
+    model: ModelConfig = ModelConfig("resnet56"),
+    train: TrainConfig = CIFAR,
+    replicas: int = 10,
 ) -> StudyConfig:
+    """`published` is a table of the paper and its set."""
     return StudyConfig(
         name=name,
         title=title,
-        data=DataConfig(name=data, validation=VALIDATION),
-        model=ModelConfig(name=model),
-        train=TrainConfig(
-            replicas=replicas,
-            epochs=EPOCHS,
-            batch_size=BATCH_SIZE,
-            eval_every_epochs=10,
-            optimizer=OptimizerConfig(
-                learning_rate=1.0,
-                momentum=0.9,
-                nesterov=True,
-                weight_decay=1e-4,
-                schedule="step",
-                warmup_epochs=WARMUP_EPOCHS,
-                step_epochs=(200, 300, 400),
-            ),
-            augmentation=Augmentation(pad_crop=4, flip=True),
-        ),
+        data=data,
+        model=model,
+        train=dataclasses.replace(train, replicas=replicas),
         methods=methods,
-        published=published,
+        published=published
+        and f"experiments/reproducibility/published.csv:{published}",
     )
 
 
 def _paper_rows(data: str, *names: str) -> tuple[MethodSpec, ...]:
     """The rows with the coefficients of the set; all of them if none is named."""
     best = {k: v for k, v in _BEST[data].items() if not names or k in names}
-    return paper_rows(
-        **best, ramp_steps=RAMP_STEPS, stale=(REFRESH_STEPS, BURN_IN_STEPS)
-    )
+    return paper_rows(**best, **LENGTHS)
 
 
 def cifar10() -> StudyConfig:
     """Tables 2, 4, 5 and 7, CIFAR-10."""
-    return _study(
-        "cifar10",
-        "Churn on CIFAR-10 with ResNet-56",
-        _paper_rows("cifar10"),
-        published=f"{PUBLISHED}:table2/cifar10",
-    )
+    title = "Churn on CIFAR-10 with ResNet-56"
+    return _study("cifar10", title, _paper_rows("cifar10"), "table2/cifar10")
 
 
 def cifar10_resnet32() -> StudyConfig:
     """The methods of Table 2 with the smaller network; the paper has no such table."""
-    return _study(
-        "cifar10-resnet32",
-        "Churn on CIFAR-10 with ResNet-32",
-        _paper_rows("cifar10"),
-        model="resnet32",
-    )
+    title, model = "Churn on CIFAR-10 with ResNet-32", ModelConfig("resnet32")
+    return _study("cifar10-resnet32", title, _paper_rows("cifar10"), model=model)
 
 
 def cifar100() -> StudyConfig:
@@ -131,8 +159,8 @@ def cifar100() -> StudyConfig:
         "cifar100",
         "Churn on CIFAR-100 with ResNet-56",
         _paper_rows("cifar100"),
-        data="cifar100",
-        published=f"{PUBLISHED}:table2/cifar100",
+        "table2/cifar100",
+        data=DataConfig("cifar100", validation=VALIDATION),
     )
 
 
@@ -142,8 +170,8 @@ def _table3(data: str) -> StudyConfig:
         f"table3-{data}",
         f"Churn on {_TITLES[data]} with and without weight decay",
         rows.with_and_without_decay(methods),
-        data=data,
-        published=f"{PUBLISHED}:table3/{data}",
+        f"table3/{data}",
+        data=DataConfig(data, validation=VALIDATION),
     )
 
 
@@ -163,8 +191,8 @@ def table1() -> StudyConfig:
         "table1",
         "What causes churn on CIFAR-10: initialisation, order, augmentation",
         rows.fixed_seeds(),
+        "table1/cifar10",
         replicas=5,
-        published=f"{PUBLISHED}:table1/cifar10",
     )
 
 
@@ -174,9 +202,9 @@ def table6() -> StudyConfig:
         "table6",
         "What causes churn on CIFAR-10: initialisation and input data",
         rows.fixed_input(),
-        model="resnet32",
+        "table6/cifar10",
+        model=ModelConfig("resnet32"),
         replicas=5,
-        published=f"{PUBLISHED}:table6/cifar10",
     )
 
 
@@ -187,12 +215,8 @@ def claims_cifar10() -> StudyConfig:
     and CE is 0.01; for L1 and for gradients into both peers of CE, which have none,
     that is ours.
     """
-    methods = rows.design_claims(
-        betas=dict.fromkeys(("skl", "l1", "ce", "ce_both"), 0.01),
-        ramp_steps=RAMP_STEPS,
-        burn_in_steps=BURN_IN_STEPS,
-        refresh_steps=REFRESH_STEPS,
-    )
+    betas = dict.fromkeys(("skl", "l1", "ce", "ce_both"), 0.01)
+    methods = rows.design_claims(betas=betas, **LENGTHS)
     title = "The design of co-distillation on CIFAR-10, claim by claim"
     return _study("claims-cifar10", title, methods, replicas=5)
 
@@ -204,35 +228,20 @@ def svhn() -> StudyConfig:
     it has "for all experiments"; the rest of the recipe is ours. It augments by random
     cropping and flipping; digits are shifted here and never mirrored.
     """
-    epochs, warmup_epochs, batch_size, validation = 60, 2, 128, 2000
-    steps_per_epoch = (73_257 - validation) // batch_size
-    return StudyConfig(
-        name="svhn",
-        title="Churn on SVHN with LeNet5",
-        data=DataConfig(name="svhn_cropped", validation=validation),
-        model=ModelConfig(name="lenet5"),
-        train=TrainConfig(
-            replicas=10,
-            epochs=epochs,
-            batch_size=batch_size,
-            eval_every_epochs=5,
-            optimizer=OptimizerConfig(
-                learning_rate=0.05,
-                weight_decay=1e-4,
-                schedule="cosine",
-                warmup_epochs=warmup_epochs,
-            ),
-            augmentation=Augmentation(shift=2),
-        ),
-        methods=paper_rows(
+    validation = 2000
+    return _study(
+        "svhn",
+        "Churn on SVHN with LeNet5",
+        paper_rows(
             entropy=0.2,
             codistill_ce=0.02,
             codistill_skl=0.02,
-            ramp_steps=float(epochs * steps_per_epoch // 4),
-            # As for CIFAR: copies up to an epoch old, burn-in until the warm-up ends.
-            stale=(steps_per_epoch, float(warmup_epochs * steps_per_epoch)),
+            **_lengths(SVHN, 73_257 - validation),
         ),
-        published=f"{PUBLISHED}:table2/svhn",
+        "table2/svhn",
+        data=DataConfig("svhn_cropped", validation=validation),
+        model=ModelConfig("lenet5"),
+        train=SVHN,
     )
 
 
@@ -246,37 +255,17 @@ def _imagenet(
     is usual on a TPU (the paper's runs were on TPUv3, it does not say): weights, losses
     and metrics are float32 all the same, and `--set model.dtype=float32` changes it.
     """
-    epochs, warmup_epochs, batch_size, validation = 90, 5, 1024, 10_000
-    steps_per_epoch = (examples - validation) // batch_size
-    return StudyConfig(
-        name=name,
-        title=title,
-        data=DataConfig(name=data, validation=validation),
-        model=ModelConfig(name="resnet_v2_50", dtype="bfloat16"),
-        train=TrainConfig(
-            replicas=10,
-            epochs=epochs,
-            batch_size=batch_size,
-            eval_batch_size=500,
-            eval_every_epochs=5,
-            optimizer=OptimizerConfig(
-                learning_rate=0.8,
-                momentum=0.9,
-                nesterov=False,
-                weight_decay=1e-4,
-                schedule="step",
-                warmup_epochs=warmup_epochs,
-                step_epochs=(30, 60, 80),
-            ),
-            checkpoint_every_seconds=300.0,
-        ),
-        methods=paper_rows(
-            **best,
-            ramp_steps=float(epochs * steps_per_epoch // 4),
-            stale=(steps_per_epoch, float(warmup_epochs * steps_per_epoch)),
-            top_k=10,  # the regularisers look at the ten most likely classes
-        ),
-        published=f"{PUBLISHED}:table2/{name}",
+    validation = 10_000
+    lengths = _lengths(IMAGENET, examples - validation)
+    return _study(
+        name,
+        title,
+        # The regularisers look at the ten most likely classes.
+        paper_rows(**best, **lengths, top_k=10),
+        f"table2/{name}",
+        data=DataConfig(data, validation=validation),
+        model=ModelConfig("resnet_v2_50", dtype="bfloat16"),
+        train=IMAGENET,
     )
 
 

@@ -114,11 +114,7 @@ _DIVERGENCES = {
 
 
 def design_claims(
-    *,
-    betas: dict[str, float],
-    ramp_steps: float,
-    burn_in_steps: float,
-    refresh_steps: int,
+    *, betas: dict[str, float], ramp_steps: float, stale: tuple[int, float]
 ) -> tuple[MethodSpec, ...]:
     """Appendix C and section 4: which disagreement, which update, which ramp.
 
@@ -131,12 +127,12 @@ def design_claims(
     Args:
         betas: for each of `skl`, `l1`, `ce` and `ce_both`.
         ramp_steps: length of the linear ramp.
-        burn_in_steps: before the step.
-        refresh_steps: updates between refreshes of stale copies.
+        stale: updates between refreshes of stale copies, and before the step.
     """
     rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
     appendix = "[reproducibility] Appendix C"
-    lengths = {"constant": 0.0, "step": burn_in_steps, "linear": ramp_steps}
+    refresh_steps, burn_in = stale
+    lengths = {"constant": 0.0, "step": burn_in, "linear": ramp_steps}
     for short, (divergence, words) in _DIVERGENCES.items():
         for update in ("joint", "independent"):
             if divergence == "joint_cross_entropy" and update == "independent":

@@ -36,16 +36,22 @@ DISTILLATION = (0.9, 1.0)  # alpha, temperature
 CODISTILL_CE = 1.0
 CODISTILL_SKL = 4.0
 COMBINED = (0.2, 4.0)  # alpha, beta
-# Co-distillation's coefficients grow until the end of the training, as the learning
-# rate falls: with large values both, these networks without batch norm diverge.
-STEPS = EPOCHS * (TRAIN_SIZE // BATCH_SIZE)
-RAMP_STEPS = float(STEPS)
-BURN_IN_STEPS = float(STEPS // 4)
-REFRESH_STEPS = TRAIN_SIZE // BATCH_SIZE
 # The design claims: one beta per disagreement, since their gradients differ in size.
 BETAS = {"skl": CODISTILL_SKL, "l1": 2.0, "ce": CODISTILL_CE, "ce_both": 2.0}
 
 SIZES = (500, 1000, 2000, 4000, 8000)
+
+
+def _lengths(epochs: int, train_size: int = TRAIN_SIZE) -> dict[str, Any]:
+    """Peers are up to an epoch old, and are copied after a quarter of the training.
+
+    Co-distillation's coefficients grow until its end, as the learning rate falls: with
+    large values both, these networks without batch norm diverge.
+    """
+    steps_per_epoch = train_size // BATCH_SIZE
+    steps = epochs * steps_per_epoch
+    stale = steps_per_epoch, float(steps // 4)
+    return {"ramp_steps": float(steps), "stale": stale}
 
 
 def _study(
@@ -101,14 +107,10 @@ def _headline(
     that of Entropy alone. The paper's grid has the alphas of Entropy, not those of SKL
     (it starts at 0.05) nor the betas (it ends at 0.08).
     """
-    steps_per_epoch = (data.train_size or 0) // BATCH_SIZE
-    steps = epochs * steps_per_epoch
     return _study(
         name,
         title,
-        paper_rows(
-            **best, ramp_steps=float(steps), stale=(steps_per_epoch, float(steps // 4))
-        ),
+        paper_rows(**best, **_lengths(epochs, data.train_size or 0)),
         data=data,
         model=ModelConfig(name="mlp", features=(256, 256)),
         epochs=epochs,
@@ -169,7 +171,7 @@ def equal_cost_14x14() -> StudyConfig:
     )
 
 
-def _paper_rows(longer: int = 1) -> tuple[MethodSpec, ...]:
+def _paper_rows(epochs: int = EPOCHS) -> tuple[MethodSpec, ...]:
     return paper_rows(
         entropy=ENTROPY,
         uniform_skl=UNIFORM_SKL,
@@ -177,8 +179,7 @@ def _paper_rows(longer: int = 1) -> tuple[MethodSpec, ...]:
         codistill_ce=CODISTILL_CE,
         codistill_skl=CODISTILL_SKL,
         combined=COMBINED,
-        ramp_steps=longer * RAMP_STEPS,
-        stale=(REFRESH_STEPS, longer * BURN_IN_STEPS),
+        **_lengths(epochs),
     )
 
 
@@ -195,10 +196,8 @@ def mnist_long() -> StudyConfig:
     yet longer training still lowers churn: this is where it has settled.
     """
     title = f"Churn on MNIST, {TRAIN_SIZE:,} training examples, long training"
-    study = _study("mnist-long", title, _paper_rows(LONGER))
     epochs = LONGER * EPOCHS
-    lengths = [("train.epochs", epochs), ("train.eval_every_epochs", epochs // 4)]
-    return replaced(study, lengths)
+    return _study("mnist-long", title, _paper_rows(epochs), epochs=epochs)
 
 
 def fashion_mnist() -> StudyConfig:
@@ -220,7 +219,7 @@ def table3_mnist() -> StudyConfig:
         entropy=ENTROPY,
         uniform_skl=UNIFORM_SKL,
         codistill_skl=CODISTILL_SKL,
-        ramp_steps=RAMP_STEPS,
+        **_lengths(EPOCHS),
     )
     title = "Churn on MNIST with and without weight decay"
     return _study("table3-mnist", title, rows.with_and_without_decay(methods))
@@ -239,7 +238,8 @@ def train_size_mnist() -> StudyConfig:
     often: with equal epochs it would be trained less, and churn from stopping early
     would pass for churn from few examples. 1,000 examples are the study `mnist`.
     """
-    codistill = Codistillation(beta=CODISTILL_SKL, beta_ramp=Ramp("linear", RAMP_STEPS))
+    ramp = Ramp("linear", _lengths(EPOCHS)["ramp_steps"])
+    codistill = Codistillation(beta=CODISTILL_SKL, beta_ramp=ramp)
     methods = []
     for size in SIZES:
         scale = TRAIN_SIZE / size
@@ -273,19 +273,15 @@ def train_size_mnist() -> StudyConfig:
 
 def claims_mnist() -> StudyConfig:
     """The choices of Appendix C and section 4, one by one."""
-    methods = rows.design_claims(
-        betas=BETAS,
-        ramp_steps=RAMP_STEPS,
-        burn_in_steps=BURN_IN_STEPS,
-        refresh_steps=REFRESH_STEPS,
-    )
+    methods = rows.design_claims(betas=BETAS, **_lengths(EPOCHS))
     title = "The design of co-distillation on MNIST, claim by claim"
     return _study("claims-mnist", title, methods)
 
 
 def cross_sample_mnist() -> StudyConfig:
     """Cross-sample churn: every run draws its own training set."""
-    methods = rows.cross_sample(beta=CODISTILL_SKL, ramp_steps=RAMP_STEPS)
+    ramp_steps = _lengths(EPOCHS)["ramp_steps"]
+    methods = rows.cross_sample(beta=CODISTILL_SKL, ramp_steps=ramp_steps)
     title = "Churn between resampled training sets on MNIST"
     study = _study("cross-sample-mnist", title, methods)
     drawn = [("train.sample", "bootstrap"), ("train.seeds.sample", "varied")]
