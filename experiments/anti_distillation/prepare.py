@@ -17,11 +17,9 @@ first may later. A missing number is the mean.
 
 import argparse
 import csv
-import functools
 import gzip
 import hashlib
 import io
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterator
@@ -29,6 +27,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from churn_compare.array_files import replace_file
 from churn_jax.data.clicks import mix, uniform
 
 Rows = Iterator[list[str]]
@@ -55,10 +54,6 @@ _KDD = (
 ).split()
 
 _CODES = ("diag_1", "diag_2", "diag_3")
-
-
-class RawError(ValueError):
-    """The raw files are not those that were expected; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ def diabetes130(raw: pathlib.Path) -> Rows:
     with _opened(raw, member="diabetic_data.csv") as file:
         header, *rows = csv.reader(file)
     if "encounter_id" not in header:
-        raise RawError(f"{raw.name}: there is no column encounter_id")
+        raise ValueError(f"{raw.name}: there is no column encounter_id")
     time = header.index("encounter_id")
     yield header
     yield from sorted(rows, key=lambda row: int(row[time]))
@@ -140,7 +135,7 @@ def _opened(path: pathlib.Path, member: str = "") -> io.TextIOBase:
         archive = zipfile.ZipFile(path)
         name = next((n for n in archive.namelist() if n.endswith(member)), None)
         if name is None:
-            raise RawError(f"{path.name} holds no {member}")
+            raise ValueError(f"{path.name} holds no {member}")
         return io.TextIOWrapper(archive.open(name), "utf-8", newline="")
     opened = gzip.open if path.suffix == ".gz" else open
     return opened(path, "rt", encoding="utf-8", newline="")
@@ -150,7 +145,7 @@ def encoded(name: str, rows: Rows) -> dict[str, np.ndarray]:
     """The arrays of a table whose header comes first."""
     header, *examples = _known(rows)
     if not examples:
-        raise RawError("the raw files hold no examples")
+        raise ValueError("the raw files hold no examples")
     table, first = TABLES[name], max(len(examples) // 10, 1)
     columns = dict(zip(header, map(np.array, zip(*examples, strict=True)), strict=True))
     columns = {name: np.char.strip(column) for name, column in columns.items()}
@@ -160,14 +155,13 @@ def encoded(name: str, rows: Rows) -> dict[str, np.ndarray]:
     for column in (c for c in header if c not in apart):
         words = columns[column]
         if size := table.hashed.get(column, 0):
-            hashed = functools.partial(_bucket, column, size)
-            ids.append(_by_word(words, hashed))
+            ids.append(_by_word(words, lambda w, c=column, n=size: _hash(c, w) % n))
         else:
             known = sorted(set(words[:first].tolist()) - set(_MISSING))
             if len(known) > _LARGEST_VOCABULARY:
-                raise RawError(f"{column} has {len(known)} words, to be hashed")
+                raise ValueError(f"{column} has {len(known)} words, to be hashed")
             row = {word: i for i, word in enumerate(known, start=1)}
-            ids.append(_by_word(words, functools.partial(_row, row)))
+            ids.append(_by_word(words, lambda w, row=row: row.get(w, 0)))
             size = max(len(known), 1) + 1
         sizes.append(size)
     return {
@@ -193,7 +187,9 @@ def _known(rows: Rows) -> Rows:
     for number, row in enumerate(rows):
         width = width or len(row)
         if len(row) != width:
-            raise RawError(f"example {number} has {len(row)} fields instead of {width}")
+            raise ValueError(
+                f"example {number} has {len(row)} fields instead of {width}"
+            )
         yield [words.setdefault(word, word) for word in row]
 
 
@@ -202,14 +198,6 @@ def _by_word(words: np.ndarray, number) -> np.ndarray:
     different, places = np.unique(words, return_inverse=True)
     plain = ("" if word in _MISSING else word for word in different.tolist())
     return np.array([number(word) for word in plain])[places]
-
-
-def _row(rows: dict[str, int], word: str) -> int:
-    return rows.get(word, 0)
-
-
-def _bucket(field: str, buckets: int, word: str) -> int:
-    return _hash(field, word) % buckets
 
 
 def _hash(field: str, word: str) -> int:
@@ -237,17 +225,6 @@ def _draw(groups: np.ndarray | None, count: int) -> np.ndarray:
     return np.where(np.isin(groups, _MISSING), alone, own)
 
 
-def write(arrays: dict[str, np.ndarray], out: pathlib.Path) -> None:
-    """Writes the file whole or not at all."""
-    part = out.with_name(out.name + ".part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        os.replace(part, out)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -258,7 +235,8 @@ def main() -> None:
     read = {"adult": adult, "diabetes130": diabetes130, "kddcup99": kddcup99}
     try:
         arrays = encoded(args.table, read[args.table](args.raw))
-        write(arrays, args.out)
+        with replace_file(args.out) as file:
+            np.savez_compressed(file, **arrays)
     except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
         parser.error(str(error))
     print(f"{args.out}: {len(arrays['labels']):,} examples")
