@@ -26,6 +26,7 @@ from churn_jax.analysis import cross_fitted_selection
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.reports import predictions
 from churn_jax.reports.artefacts import read_study
+from churn_jax.reports.report import collected
 
 Line = dict[str, Any]
 FIELDS = ("study", "row", "label", "training", "serving")
@@ -204,26 +205,14 @@ def choices(folder: Path) -> list[tuple[str, str, float, float]]:
 
     Churn is that between runs, or in a study of updates the rate of negative flips.
     """
-    config = read_study(folder).config
-    stored = predictions(folder, "validation")
-    labels = stored.labels
-    classes = {name: np.argmax(stored[name], axis=-1) for name in stored}
-    right = {name: found == labels for name, found in classes.items()}
-    found = []
-    for update in config.updates:
-        pairs = [
-            np.mean(a & ~b)
-            for i, a in enumerate(right[update.old])
-            for j, b in enumerate(right[update.new])
-            if i == j or not update.targeted
-        ]
-        row = (update.new, update.old, np.mean(pairs), np.mean(right[update.new]))
-        found.append(row)
-    if not config.updates:
-        for name, runs in classes.items():
-            pairs = [np.mean(a != b) for i, a in enumerate(runs) for b in runs[i + 1 :]]
-            found.append((name, "", np.mean(pairs), np.mean(right[name])))
-    return found
+    report = collected(read_study(folder), "validation")
+    rows = {row.info.name: row.summary for row in report.rows}
+    if report.updates is None:
+        return [(n, "", s.churn.mean, s.accuracy.mean) for n, s in rows.items()]
+    return [
+        (u.new, u.old, u.first.negative_flip_rate.mean, rows[u.new].accuracy.mean)
+        for u in report.updates.whole
+    ]
 
 
 def chosen(folder: Path) -> dict[str, tuple[str, int]]:
