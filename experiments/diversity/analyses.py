@@ -2,8 +2,8 @@
 
     python -m experiments.diversity.analyses runs/dm-digits --section teachers students
 
-Sections: teachers, students, jacobians and matching; ood with --ood, corruptions with
---corruptions. Tables and figures are in `diversity/` of the study's folder.
+Sections: teachers, students, jacobians and matching, which are the default; ood, with
+--ood, and corruptions. Tables and figures are in `diversity/` of the study's folder.
 """
 
 import dataclasses
@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from churn_compare.array_files import write_file
 from churn_compare.command_line import run, words_of
 from churn_compare.documents import (
     Document,
@@ -31,8 +30,6 @@ from churn_jax import analysis
 from churn_jax.data import is_tokens
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.quantities import estimate_fields, plus_minus
-from churn_jax.studies import DataConfig
-from churn_jax.studies.folder import read_study
 from churn_jax.studies.study import FinishedStudy
 from experiments.diversity import report_figures as plots
 from experiments.diversity.jacobians import similarity_roc
@@ -48,6 +45,7 @@ from experiments.diversity.sections import (
 )
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 
+PROGRAM = "python -m experiments.diversity.analyses"
 SECTIONS: Mapping[str, Callable[[AnalysedStudy], dict[str, Any]]] = {
     "teachers": teachers,
     "students": students,
@@ -68,14 +66,13 @@ NOTHING = {
 
 def teacher_rows(found: Mapping[str, Mapping[str, Spread]], tau: float) -> list[dict]:
     """One row per ensemble of teachers and kind of images."""
-    rows = []
-    for kinds in found.values():
-        clean = kinds["clean"].mean_kl
-        for kind, spread in kinds.items():
-            row = {"label": kind, "temperature": tau}
-            row |= _over_runs("kl", spread.mean_kl)
-            rows.append(row | _over_runs("times", spread.mean_kl / clean))
-    return rows
+    return [
+        {"label": kind, "temperature": tau}
+        | _over_runs("kl", spread.mean_kl)
+        | _over_runs("times", spread.mean_kl / kinds["clean"].mean_kl)
+        for kinds in found.values()
+        for kind, spread in kinds.items()
+    ]
 
 
 def student_rows(
@@ -141,16 +138,12 @@ def figures(
 ) -> dict[str, str]:
     """SVG texts by the name of the file."""
     named = {labels.get(row, row): value for row, value in found.items()}
-    if section in ("teachers", "students"):
-        several = {row: (labels.get(row, row), of) for row, of in found.items()}
-        if section == "students":
-            several = {"students": ("test images", named)}
-        axis, drawn = "Pairwise KL, nats, log scale", {}
-        for name, (what, of) in several.items():
-            cuts = {label: spread.box for label, spread in of.items()}
-            about = f"Pairwise KL, {what}"
-            drawn[f"{name}_kl"] = plots.boxes(cuts, axis, about, log=True)
-            drawn[f"{name}_kl_by_confidence"] = plots.diversity_by_confidence(of, what)
+    if section == "students":
+        return _of_spreads(section, "test images", named)
+    if section == "teachers":
+        drawn = {}
+        for row, kinds in found.items():
+            drawn |= _of_spreads(row, labels.get(row, row), kinds)
         return drawn
     if section == "jacobians":
         cuts = {
@@ -164,19 +157,27 @@ def figures(
             drawn["jacobian_rocs"] = plots.roc_curves(rocs, labels[scratch])
         return drawn
     if section == "matching":
-        return {
-            "matching": plots.ratios(named, "Signal-to-noise ratio of the gradient")
-        }
-    if section == "ood":
-        return {"ood": plots.entropy_histograms(named, "foreign images")}
-    return {"corruptions": plots.corruption_boxes(named)}
+        drawn = plots.ratios(named, "Signal-to-noise ratio of the gradient")
+    elif section == "ood":
+        drawn = plots.entropy_histograms(named, "foreign images")
+    else:
+        drawn = plots.corruption_boxes(named)
+    return {section: drawn}
+
+
+def _of_spreads(name: str, what: str, spreads: Mapping[str, Spread]) -> dict[str, str]:
+    cuts = {label: spread.box for label, spread in spreads.items()}
+    axis, about = "Pairwise KL, nats, log scale", f"Pairwise KL, {what}"
+    return {
+        f"{name}_kl": plots.boxes(cuts, axis, about, log=True),
+        f"{name}_kl_by_confidence": plots.diversity_by_confidence(spreads, what),
+    }
 
 
 def run_diversity(
     study: FinishedStudy,
     sections: Sequence[str],
     options: DiversityOptions = DiversityOptions(),
-    csv: Path | None = None,
     on_note: Callable[[str], None] = print,
 ) -> dict[str, list[dict]]:
     """Computes sections and writes tables and figures; returns the tables by name.
@@ -205,18 +206,17 @@ def run_diversity(
         if not found[section]:
             on_note(f"{section}: {NOTHING.get(section, 'nothing to compute')}")
             continue
-        drawn = figures(section, found[section], labels, baseline)
-        write_files(out, {f"{name}.svg": text for name, text in drawn.items()})
         tables = {
             "teachers": teacher_rows(found.get("teachers", {}), options.temperature),
             "students": student_rows(found, labels, baseline),
         }
+        drawn = figures(section, found[section], labels, baseline)
+        files = {f"{name}.svg": text for name, text in drawn.items()}
         for name, rows in tables.items():
             if rows:
                 fields = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-                beginning = str(out) + "/" if csv is None else f"{csv}-"
-                text = csv_text(Records(fields, rows))
-                write_file(Path(f"{beginning}{name}.csv"), text)
+                files[f"{name}.csv"] = csv_text(Records(fields, rows))
+        write_files(out, files)
     return tables
 
 
@@ -249,48 +249,24 @@ def _shown(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]):
     return Table((title, *heads), lines)
 
 
-def _arguments(default: DataConfig) -> type:
-    """The options as a dataclass; `default` says where the study's data were."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments(DiversityOptions):
+    """Options of the analyses.
 
-    @dataclasses.dataclass(frozen=True)
-    class Arguments(DiversityOptions):
-        """Options of the analyses.
+    Attributes:
+        folder: folder of a finished study, `runs/<study>`.
+        section: sections to compute.
+    """
 
-        Attributes:
-            folder: folder of a finished study, `runs/<study>`.
-            section: compute these sections only.
-            corruptions: corrupt the test images too.
-            csv: beginning of the names of the CSV files; the default is in the folder
-                of the figures.
-            data: where the study's data are now.
-        """
-
-        folder: Annotated[
-            tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")
-        ] = Path()
-        section: tuple[str, ...] = ()
-        corruptions: bool = False
-        csv: Path | None = None
-        data: DataConfig = default
-
-    return Arguments
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FOLDER")]
+    section: tuple[str, ...] = ("teachers", "students", "jacobians", "matching")
 
 
 def analyse(argv: Sequence[str]) -> int:
     """Computes, writes the files and prints the tables."""
-    folders = [word for word in argv[:1] if not word.startswith("-")]
-    if not folders and not {"-h", "--help"} & set(argv):
-        raise ValueError("the folder of a finished study comes first")
-    data = read_study(Path(folders[0])).config.data if folders else DataConfig()
-    program = "python -m experiments.diversity.analyses"
-    asked = read_options(_arguments(data), argv, prog=program, description=__doc__)
-    sections = asked.section
-    if not sections:
-        more = {"ood": asked.ood, "corruptions": asked.corruptions}
-        sections = ("teachers", "students", "jacobians", "matching")
-        sections += tuple(name for name, wanted in more.items() if wanted)
-    study = FinishedStudy(asked.folder, asked.data)
-    tables = run_diversity(study, sections, asked, asked.csv)
+    asked = read_options(Arguments, argv, prog=PROGRAM, description=__doc__)
+    study = FinishedStudy(asked.folder)
+    tables = run_diversity(study, asked.section, asked)
     shown = [_shown(title, of, tables.get(rows, ())) for title, rows, of in PRINTED]
     blocks = [table for table in shown if table.rows]
     print_document(Document(study.config.title, blocks=blocks))

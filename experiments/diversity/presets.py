@@ -9,8 +9,8 @@ of Tables 6 and 7. The paper validates on the last 5,000 of CIFAR's training ima
 here they are drawn, the same for everybody, so that any part of the rest is a random
 one. TinyImageNet's validation split is the paper's.
 
-Table 3, Figure 8 and Figure 9 are these studies' networks on other images: `churn-jax
-diversity RUN --ood svhn_cropped --corruptions`. Table 2 is the CIFAR-100 studies with
+Table 3, Figure 8 and Figure 9 are these studies' networks on other images, as
+`experiments.diversity.analyses` measures them. Table 2 is the CIFAR-100 studies with
 smaller students, Tables 8 and 9 are Tables 1 and 2 without calibration.
 """
 

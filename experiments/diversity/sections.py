@@ -115,8 +115,8 @@ def students(analysed: AnalysedStudy) -> dict[str, Spread]:
 class Step(NamedTuple):
     """How far a perturbation moves an image."""
 
-    size: float  # eta, RMS change per pixel
-    temperature: float  # tau, of the teacher's probabilities
+    size: np.float32  # eta, RMS change per pixel
+    temperature: np.float32  # tau, of the teacher's probabilities
     pixel_range: tuple[float, float] | None  # to which pixels are clipped
 
 
@@ -136,27 +136,29 @@ def steps_of(analysed: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) 
     moving = [m for m in taught if m.perturbation != "none"]
     method: Any = next(iter([*same, *moving, *taught]), Perturbing())
 
-    def number(value) -> float:
-        numbers = np.ravel(np.asarray(value, np.float64))
-        return float(numbers[run if len(numbers) > 1 else 0])
+    def number(value) -> np.float32:
+        numbers = np.ravel(np.asarray(value, np.float32))
+        return numbers[run if len(numbers) > 1 else 0]
 
     tau = getattr(method, "temperature", 1.0)
     return Step(number(method.step_size), number(tau), method.pixel_range)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _moved(
+@functools.partial(jax.jit, static_argnames=("structure", "kind", "pixel_range"))
+def moved_pixels(
     structure: Structure,
     kind: str,
-    pixel_range: tuple[float, float] | None,
-    size: Array,
-    temperature: Array,
     variables: PyTree,
     pick: Array,
     pixels: Array,
     labels: Array,
     keys: Array,
+    *,
+    size: Array,
+    temperature: Array,
+    pixel_range: tuple[float, float] | None,
 ) -> Array:
+    """Pixels after a `Step` along a direction of the network of this number."""
     predict = structure.predict(variables)
 
     def drawn(x):
@@ -170,22 +172,6 @@ def _moved(
         return perturbations.adversarial(drawn, pixels, labels, **options)
     move = perturbations.conf_ods if kind == "conf_ods" else perturbations.ods
     return move(drawn, pixels, keys, **options)
-
-
-def moved_pixels(
-    row: RowNetworks,
-    kind: str,
-    step: Step,
-    variables: PyTree,
-    number: np.ndarray,
-    pixels: np.ndarray,
-    labels: np.ndarray,
-    keys: Array,
-) -> Array:
-    """Pixels after a step along a direction of the network of this number."""
-    size, tau = np.float32(step.size), np.float32(step.temperature)
-    static = row.structure, kind, step.pixel_range
-    return _moved(*static, size, tau, variables, number, pixels, labels, keys)
 
 
 def example_keys(seed: int, run: int, count: int, draw: int = 0) -> Array:
@@ -216,16 +202,16 @@ def _logits_of_moved(
         runs = analysed.runs
         guide = runs[(runs.index(run) + 1) % len(runs)]
     step = steps_of(analysed, row.spec, kind, run)
-    move = functools.partial(
-        moved_pixels,
-        row,
-        "ods" if kind == "transfer" else kind,
-        step,
-        row.replica(guide),
-    )
+    own, teacher = "ods" if kind == "transfer" else kind, row.replica(guide)
+
+    def move(lead, *rest):
+        return moved_pixels(
+            row.structure, own, teacher, lead[0], *rest, **step._asdict()
+        )
+
     keys = example_keys(analysed.options.seed, run, len(split))
     arrays = leads, to_pixels(split.images), split.labels, keys
-    pixels = over_chunks(lambda lead, *rest: move(lead[0], *rest), arrays, size)
+    pixels = over_chunks(move, arrays, size)
     ask = functools.partial(_member_logits, row.structure, row.replica(run))
     return over_chunks(ask, (pixels,), size, axis=1)
 
@@ -327,14 +313,14 @@ def _matching(
     batch = analysed.train(spec, options.batch)
     pixels = to_pixels(batch.images)
     theirs, own = teacher.replica(run), student.replica(run)
-    step = steps_of(analysed, taught_by, kind, run)._replace(temperature=1.0)
+    step = steps_of(analysed, taught_by, kind, run)._asdict()
+    step["temperature"] = np.float32(1.0)
     moments = GradientMoments.empty(tuple(v["params"] for v in own))
     for draw in range(options.draws):
         lead = np.int32(draw % student.members)
         keys = example_keys(options.seed, run, len(batch), 1 + draw)
-        moved = moved_pixels(
-            teacher, kind, step, theirs, lead, pixels, batch.labels, keys
-        )
+        example = lead, pixels, batch.labels, keys
+        moved = moved_pixels(teacher.structure, kind, theirs, *example, **step)
         static = teacher.structure, student.structure, student.members
         moments = _add(*static, moments, theirs, own, pixels, moved)
     return float(moments.signal_to_noise())

@@ -76,12 +76,13 @@ def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
 
 
 @pytest.mark.slow
-def test_the_command_computes_every_section(run, tmp_path, capsys):
+def test_the_command_computes_every_section(run, capsys):
     foreign = str(run.parent / "noise.npz")
     words = [str(run), "--examples", "40", "--jacobian-examples", "6"]
-    words += ["--batch", "8", "--draws", "4", "--ood", foreign, "--corruptions"]
+    words += ["--batch", "8", "--draws", "4", "--ood", foreign]
     words += ["--types", "brightness", "--severities", "1", "5"]
-    words += ["--csv", str(tmp_path / "a")]
+    words += ["--section", "teachers", "students", "jacobians", "matching"]
+    words += ["ood", "corruptions"]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "Corrupted images" in said and "BE-4 + KD" in said
@@ -96,13 +97,13 @@ def test_the_command_computes_every_section(run, tmp_path, capsys):
         *(f"{of}_{kind}" for of in ("teachers", "students") for kind in kinds),
     }
     teachers = np.genfromtxt(
-        tmp_path / "a-teachers.csv", delimiter=",", names=True, dtype=None
+        run / "diversity/teachers.csv", delimiter=",", names=True, dtype=None
     )
     kinds = ["clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test"]
     assert teachers["label"].tolist() == kinds
     assert teachers["times"][0] == 1.0 and (teachers["kl"] > 0).all()
     found = np.genfromtxt(
-        tmp_path / "a-students.csv", delimiter=",", names=True, dtype=None
+        run / "diversity/students.csv", delimiter=",", names=True, dtype=None
     )
     assert np.isfinite(found["cosine"]).sum() == 3  # students, not their teachers
     assert np.isfinite(found["snr_ods"]).sum() == 1  # distilled on clean images
@@ -122,7 +123,9 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
     batch = np.int32(1), pixels, train.labels[:8], keys
     step = step._replace(pixel_range=None)
     moved = {
-        kind: sections.moved_pixels(row, kind, step, row.replica(0), *batch)
+        kind: sections.moved_pixels(
+            row.structure, kind, row.replica(0), *batch, **step._asdict()
+        )
         for kind in ("ods", "conf_ods", "adversarial")
     }
     rms = {
@@ -150,14 +153,13 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
         (["--section", "ood"], "needs --ood"),
         (["--ood", "digits"], "not foreign"),
         (["--ood", "{}/large.npz"], "images (16, 8, 1) of uint8"),
-        (["--corruptions", "--types", "frog"], "no corruption 'frog'"),
+        (["--types", "frog"], "no corruption 'frog'"),
         (["--examples", "0"], "examples must be at least 1"),
-        (["--data.name", "{}/noise.npz"], "is not what"),
     ],
 )
 def test_bad_input_is_one_sentence(run, capsys, words, message):
     kept = ["--section", "ood"] if "--ood" in words else []
-    kept = ["--section", "corruptions"] if "--corruptions" in words else kept
+    kept = ["--section", "corruptions"] if "--types" in words else kept
     words = [word.format(run.parent) for word in words]
     assert main([str(run), *kept, *words]) == 2
     (sentence,) = capsys.readouterr().err.splitlines()
@@ -171,7 +173,7 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "is not a record of a study" in capsys.readouterr().err
     assert main(["--examples", "3"]) == 2
-    assert "the folder of a finished study comes first" in capsys.readouterr().err
+    assert "FOLDER" in capsys.readouterr().err
 
 
 @pytest.mark.slow
