@@ -73,25 +73,15 @@ def kddcup99() -> StudyConfig:
 
 def diabetes130_summed() -> StudyConfig:
     """The label loss summed."""
-    return summed(diabetes130())
+    return _summed(diabetes130())
 
 
 def adult_summed() -> StudyConfig:
     """The label loss summed."""
-    return summed(adult())
+    return _summed(adult())
 
 
-def diabetes130_summed_init() -> StudyConfig:
-    """Two models that differ in their initial weights."""
-    return init(diabetes130_summed())
-
-
-def diabetes130_summed_warm() -> StudyConfig:
-    """Two models that differ in the order of the second half."""
-    return warm(diabetes130_summed())
-
-
-def summed(config: StudyConfig) -> StudyConfig:
+def _summed(config: StudyConfig) -> StudyConfig:
     """Lambda weighs against the label loss of the whole batch."""
 
     def row(spec: MethodSpec) -> MethodSpec:
@@ -101,43 +91,24 @@ def summed(config: StudyConfig) -> StudyConfig:
         return dataclasses.replace(spec, method=method)
 
     rows = tuple(map(row, config.methods))
-    title = f"{config.title}; label loss summed over the batch"
-    return _changed(config, "summed", title, [("methods", rows)])
+    words = "label loss summed over the batch"
+    return _changed(config, "summed", words, [("methods", rows)])
 
 
-def init(config: StudyConfig) -> StudyConfig:
-    """Replicas start from other weights and see the same order."""
+def diabetes130_summed_init() -> StudyConfig:
+    """Two models that differ in their initial weights and see the same order."""
     # A common window would be one of common weights.
     seeds = Seeds(init="varied", order="fixed")
     changes = [("train.one_pass.warm_examples", 0), ("train.seeds", seeds)]
-    return _changed(config, "init", f"{config.title}; other initial weights", changes)
+    return _changed(diabetes130_summed(), "init", "other initial weights", changes)
 
 
-def warm(config: StudyConfig) -> StudyConfig:
-    """Replicas are one model for half the stream, and differ by order after it."""
+def diabetes130_summed_warm() -> StudyConfig:
+    """Two models that are one for half the stream, and differ by order after it."""
     changes = [("train.one_pass.warm_examples", 0), ("train.one_pass.warm_share", 0.5)]
-    return _changed(config, "warm", f"{config.title}; from a converged model", changes)
+    return _changed(diabetes130_summed(), "warm", "from a converged model", changes)
 
 
-def gated(config: StudyConfig) -> StudyConfig:
-    """A learned gate is deployed; it is trained in the row without a penalty too."""
-
-    def row(spec: MethodSpec) -> MethodSpec:
-        method = spec.method
-        if method.gate:
-            method = dataclasses.replace(method, deploy="gate")
-        else:
-            scale, members = method.input_scale, method.members
-            method = AntiDistillation(
-                members=members, deploy="gate", strength=0.0, input_scale=scale
-            )
-        return dataclasses.replace(spec, method=method)
-
-    rows = tuple(map(row, config.methods))
-    title = f"{config.title}; a learned gate"
-    return _changed(config, "gated", title, [("methods", rows)])
-
-
-def _changed(config: StudyConfig, form: str, title: str, changes) -> StudyConfig:
-    named = [("name", f"{config.name}-{form}"), ("title", title)]
+def _changed(config: StudyConfig, form: str, words: str, changes) -> StudyConfig:
+    named = [("name", f"{config.name}-{form}"), ("title", f"{config.title}; {words}")]
     return replaced(config, [*named, *changes])
