@@ -27,9 +27,23 @@ from tests.perturbations.networks import (
 )
 
 TEACHER, STUDENT = weights(1), weights(2)
-PREDICT, LEARNER = network(TEACHER), network(STUDENT)
+PREDICT = network(TEACHER)
 PARAMS = tuple(jnp.asarray(w, jnp.float32) for w in STUDENT)
-quick_term = jax.jit(jacobian_matching_term, static_argnums=(0, 1))
+
+
+@jax.jit
+def quick_jacobians(weights, images):
+    return probability_jacobians(network(weights), images)
+
+
+@jax.jit
+def quick_similarity(teacher, student, images):
+    return jacobian_similarity(network(teacher), network(student), images)
+
+
+@jax.jit
+def quick_term(teacher, student, images, eps):
+    return jacobian_matching_term(network(teacher), network(student), images, eps)
 
 
 def jacobians(weights, images):
@@ -42,30 +56,30 @@ def jacobians(weights, images):
 
 
 def test_jacobians_equal_central_differences():
-    images, _ = draw(batch=7)
-    found = probability_jacobians(PREDICT, images)
+    images, _ = draw()
+    found = quick_jacobians(TEACHER, images)
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, jacobians(TEACHER, images), atol=1e-6)
-    np.testing.assert_allclose(jnp.sum(found, axis=1), np.zeros((7, 6)), atol=1e-6)
+    np.testing.assert_allclose(jnp.sum(found, axis=1), np.zeros((BATCH, 6)), atol=1e-6)
 
 
 def test_similarity_equals_the_cosine_in_float64_and_is_zero_to_a_saturated_network():
-    images, _ = draw(batch=7)
-    a, b = (jacobians(w, images).reshape(7, -1) for w in (TEACHER, STUDENT))
+    images, _ = draw()
+    a, b = (jacobians(w, images).reshape(BATCH, -1) for w in (TEACHER, STUDENT))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    found = jacobian_similarity(PREDICT, LEARNER, images)
+    found = quick_similarity(TEACHER, STUDENT, images)
     np.testing.assert_allclose(found, np.sum(a * b, 1) / norms, atol=2e-6)
-    same = jax.jit(lambda x: jacobian_similarity(PREDICT, PREDICT, x))(images)
-    np.testing.assert_allclose(same, np.ones(7), rtol=1e-6)
-    none = jacobian_similarity(PREDICT, network(weights(1, 1e4)), images)
-    np.testing.assert_array_equal(none, np.zeros(7))
+    same = quick_similarity(TEACHER, TEACHER, images)
+    np.testing.assert_allclose(same, np.ones(BATCH), rtol=1e-6)
+    none = quick_similarity(TEACHER, weights(1, 1e4), images)
+    np.testing.assert_array_equal(none, np.zeros(BATCH))
 
 
 def test_a_sure_networks_top_class_has_the_slope_that_the_others_have_not():
-    images, _ = draw(batch=4)
+    images, _ = draw()
     sure = weights(1, 60.0)
     p = probabilities(sure, images)
-    found = probability_jacobians(network(sure), images)
+    found = quick_jacobians(sure, images)
     top = np.take_along_axis(np.asarray(found), p.argmax(-1)[:, None, None], 1)[:, 0]
     others = np.asarray(found).sum(1) - top
     assert (p.max(-1).astype(np.float32) == 1.0).any()
@@ -115,12 +129,12 @@ def eps(rng):
 
 def test_term_equals_central_differences(eps):
     images, _ = draw()
-    found = quick_term(PREDICT, LEARNER, images, eps)
+    found = quick_term(TEACHER, STUDENT, images, eps)
     np.testing.assert_allclose(found, term(STUDENT, images, eps), rtol=2e-5, atol=1e-7)
-    itself = quick_term(PREDICT, PREDICT, images, eps)
+    itself = quick_term(TEACHER, TEACHER, images, eps)
     assert jnp.all(itself < 0.0)  # both change alike
     with pytest.raises(ValueError, match=r"\(8, 2, 3\) and \(7, 2, 3\)"):
-        jacobian_matching_term(PREDICT, LEARNER, images, eps[1:])
+        jacobian_matching_term(PREDICT, PREDICT, images, eps[1:])
 
 
 def test_gradient_equals_differences_in_a_weight(eps):
@@ -168,15 +182,14 @@ def test_ods_gives_the_matching_gradient_more_signal_than_noise_of_equal_norm():
 
     def signal(perturb):
         @jax.jit
-        def moves(key):
-            moved = perturb(jax.random.split(key, BATCH))
-            return jacobian_matching_gradient(
-                PREDICT, student, PARAMS, images, moved - images
-            )
+        def add(moments, key):
+            step = perturb(jax.random.split(key, BATCH)) - images
+            found = jacobian_matching_gradient(PREDICT, student, PARAMS, images, step)
+            return moments.update(found)
 
         moments = GradientMoments.empty(PARAMS)
         for seed in range(24):
-            moments = moments.update(moves(jax.random.key(seed)))
+            moments = add(moments, jax.random.key(seed))
         return moments.signal_to_noise()
 
     of_noise = signal(lambda keys: gaussian(images, keys))
