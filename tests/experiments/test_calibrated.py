@@ -34,8 +34,13 @@ def run_dir(tmp_path_factory):
     return write_study(folder, rows, labels)
 
 
-def test_runs_are_compared_at_temperatures_of_their_own(run_dir, capsys):
-    base, softer, wilder = calibrated_records(run_dir).rows
+@pytest.fixture(scope="module")
+def records(run_dir):
+    return calibrated_records(run_dir).rows
+
+
+def test_runs_are_compared_at_temperatures_of_their_own(run_dir, records, capsys):
+    base, softer, wilder = records
     before, after = "prediction_difference", "calibrated_prediction_difference"
     # Half the logits are the same model at another temperature.
     assert softer["temperature"] == pytest.approx(base["temperature"] / 2, rel=1e-3)
@@ -66,12 +71,12 @@ def test_runs_are_compared_at_temperatures_of_their_own(run_dir, capsys):
     assert f"| {change:+.4f} ± {stderr:.4f} |" in lines[4]
 
 
-def test_another_row_may_be_the_base(run_dir, tmp_path, capsys):
+def test_another_row_may_be_the_base(run_dir, records, tmp_path, capsys):
     name, file = "delta_calibrated_prediction_difference", tmp_path / "c.csv"
     assert main([str(run_dir), "--csv", str(file), "--base", "wilder"]) == 0
     rows = csv.DictReader(file.read_text().splitlines())
     against = {row["method"]: row for row in rows}
-    (_, _, wilder) = calibrated_records(run_dir).rows
+    (_, _, wilder) = records
     assert float(against["baseline"][name]) == pytest.approx(-wilder[name])
     assert against["wilder"][name] == ""
     assert main([str(run_dir), "--base", "mine"]) == 2
