@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Self
 
 import jax
 import numpy as np
@@ -10,18 +11,34 @@ from jaxtyping import PyTree
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data.augment import normalize
 from churn_jax.data.splits import is_tokens
-from churn_jax.training.program import Program
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
 from churn_jax.typing import Array, Logits
 
 
 @dataclasses.dataclass(frozen=True)
-class Structure:
-    """A row's networks without weights; equal ones share what is compiled for them."""
+class RowNetworks:
+    """A trained row; rows of equal networks share what is compiled for them."""
 
-    key: str
-    program: Program = dataclasses.field(compare=False)
+    key: str  # of the networks, their shapes and what is done to pixels
+    spec: MethodSpec = dataclasses.field(compare=False)
+    trained: Trained = dataclasses.field(compare=False)
+    # on the host, leaves `[R, S, ...]`
+    variables: PyTree = dataclasses.field(compare=False)
+
+    @classmethod
+    def of(cls, spec: MethodSpec, trained: Trained) -> Self:
+        """The networks that a study has restored."""
+        program = trained.program
+        groups = [(g.network.name, g.size, g.gate) for g in program.groups]
+        shapes = jax.tree.map(lambda x: x.shape, trained.params)
+        pixels = (program.mean, program.std, program.member_mapping)
+        key = repr((groups, shapes, *pixels, spec.model, spec.models))
+        return cls(key, spec, trained, trained.teacher_variables())
+
+    def replica(self, number: int) -> tuple[PyTree, ...]:
+        """One replica's variables on the device, leaves `[S, ...]`."""
+        return jax.device_put(jax.tree.map(lambda x: x[number], self.variables))
 
     def predict(self, variables: PyTree) -> Callable[..., Logits]:
         """`(pixels, pick=None)` to logits of all members, or of the picked one.
@@ -30,32 +47,14 @@ class Structure:
         [0, 1], or token ids; logits `[M, B, C]`, or `[B, C]` with `pick`, in eval mode.
         Gradients flow to the pixels.
         """
-        program = self.program
+        program = self.trained.program
         own = TeacherProgram(program.groups, False, program.member_mapping)
         network = Teacher(own, tuple(variables), 1)
-        return lambda pixels, pick=None: network(self._standardised(pixels), pick)
 
-    def _standardised(self, pixels: Array) -> Array:
-        return normalize(pixels, self.program.mean, self.program.std)
+        def ask(pixels: Array, pick: Array | None = None) -> Logits:
+            return network(normalize(pixels, program.mean, program.std), pick)
 
-
-class RowNetworks:
-    """A trained row; its variables are on the host, leaves `[R, S, ...]`."""
-
-    def __init__(self, spec: MethodSpec, trained: Trained):
-        program = trained.program
-        groups = [(g.network.name, g.size, g.gate) for g in program.groups]
-        shapes = jax.tree.map(lambda x: x.shape, trained.params)
-        pixels = (program.mean, program.std, program.member_mapping)
-        key = repr((groups, shapes, *pixels, spec.model, spec.models))
-        self.spec, self.trained = spec, trained
-        self.members = spec.method.members
-        self.structure = Structure(key, program)
-        self.variables = trained.teacher_variables()
-
-    def replica(self, number: int) -> tuple[PyTree, ...]:
-        """One replica's variables on the device, leaves `[S, ...]`."""
-        return jax.device_put(jax.tree.map(lambda x: x[number], self.variables))
+        return ask
 
 
 def to_pixels(images: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from experiments.diversity.jacobians import (
 )
 from experiments.diversity.networks import (
     RowNetworks,
-    Structure,
     over_chunks,
     to_pixels,
 )
@@ -144,9 +143,9 @@ def steps_of(analysed: AnalysedStudy, teacher: MethodSpec, kind: str, run: int) 
     return Step(number(method.step_size), number(tau), method.pixel_range)
 
 
-@functools.partial(jax.jit, static_argnames=("structure", "kind", "pixel_range"))
+@functools.partial(jax.jit, static_argnames=("row", "kind", "pixel_range"))
 def moved_pixels(
-    structure: Structure,
+    row: RowNetworks,
     kind: str,
     variables: PyTree,
     pick: Array,
@@ -159,7 +158,7 @@ def moved_pixels(
     pixel_range: tuple[float, float] | None,
 ) -> Array:
     """Pixels after a `Step` along a direction of the network of this number."""
-    predict = structure.predict(variables)
+    predict = row.predict(variables)
 
     def drawn(x):
         return predict(x, pick)
@@ -181,8 +180,8 @@ def example_keys(seed: int, run: int, count: int, draw: int = 0) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _member_logits(structure: Structure, variables: PyTree, pixels: Array) -> Logits:
-    return structure.predict(variables)(pixels).astype(jnp.float32)
+def _member_logits(row: RowNetworks, variables: PyTree, pixels: Array) -> Logits:
+    return row.predict(variables)(pixels).astype(jnp.float32)
 
 
 def _logits_of_moved(
@@ -193,9 +192,10 @@ def _logits_of_moved(
     Every network leads a direction for an equal share of the images, where training
     draws one network per batch.
     """
-    share = -(-len(split) // row.members)
+    members = row.spec.method.members
+    share = -(-len(split) // members)
     size = -(-share // -(-share // LARGEST))
-    leads = np.arange(len(split), dtype=np.int32) // size % row.members
+    leads = np.arange(len(split), dtype=np.int32) // size % members
     guide = run
     if kind == "transfer":
         # Replicas are independent: the next one's networks teach none of these.
@@ -205,14 +205,12 @@ def _logits_of_moved(
     own, teacher = "ods" if kind == "transfer" else kind, row.replica(guide)
 
     def move(lead, *rest):
-        return moved_pixels(
-            row.structure, own, teacher, lead[0], *rest, **step._asdict()
-        )
+        return moved_pixels(row, own, teacher, lead[0], *rest, **step._asdict())
 
     keys = example_keys(analysed.options.seed, run, len(split))
     arrays = leads, to_pixels(split.images), split.labels, keys
     pixels = over_chunks(move, arrays, size)
-    ask = functools.partial(_member_logits, row.structure, row.replica(run))
+    ask = functools.partial(_member_logits, row, row.replica(run))
     return over_chunks(ask, (pixels,), size, axis=1)
 
 
@@ -221,13 +219,13 @@ def _logits_of_moved(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _similarity(
-    teacher: Structure,
-    student: Structure,
+    teacher: RowNetworks,
+    student: RowNetworks,
     variables: tuple[PyTree, PyTree],
     member: Array,
     pixels: Array,
 ) -> Array:
-    of_teacher, of_student = map(Structure.predict, (teacher, student), variables)
+    of_teacher, of_student = map(RowNetworks.predict, (teacher, student), variables)
     return jacobian_similarity(
         lambda x: of_teacher(x, member), lambda x: of_student(x, member), pixels
     )
@@ -239,16 +237,15 @@ def similarities(analysed: AnalysedStudy) -> dict[str, np.ndarray]:
     found = {}
     for spec, taught_by in analysed.students().items():
         pair = [analysed.networks(of.name) for of in (taught_by, spec)]
-        structures = [row.structure for row in pair]
         runs = []
         for run in analysed.runs:
             compare = functools.partial(
-                _similarity, *structures, tuple(row.replica(run) for row in pair)
+                _similarity, *pair, tuple(row.replica(run) for row in pair)
             )
             runs.append(
                 [
                     over_chunks(functools.partial(compare, m), (pixels,), CHUNK)
-                    for m in np.arange(pair[1].members, dtype=np.int32)
+                    for m in np.arange(spec.method.members, dtype=np.int32)
                 ]
             )
         found[spec.name] = np.array(runs)
@@ -269,11 +266,10 @@ def matching(analysed: AnalysedStudy) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _add(
-    teacher: Structure,
-    student: Structure,
-    members: int,
+    teacher: RowNetworks,
+    student: RowNetworks,
     moments: GradientMoments,
     theirs: PyTree,
     own: tuple[PyTree, ...],
@@ -281,6 +277,7 @@ def _add(
     moved: Array,
 ) -> GradientMoments:
     """One more draw; rows of the batch are (member, example), as in the loss."""
+    members = student.spec.method.members
 
     def rows(logits):
         return logits[:members].reshape(-1, logits.shape[-1])
@@ -317,12 +314,11 @@ def _matching(
     step["temperature"] = np.float32(1.0)
     moments = GradientMoments.empty(tuple(v["params"] for v in own))
     for draw in range(options.draws):
-        lead = np.int32(draw % student.members)
+        lead = np.int32(draw % spec.method.members)
         keys = example_keys(options.seed, run, len(batch), 1 + draw)
         example = lead, pixels, batch.labels, keys
-        moved = moved_pixels(teacher.structure, kind, theirs, *example, **step)
-        static = teacher.structure, student.structure, student.members
-        moments = _add(*static, moments, theirs, own, pixels, moved)
+        moved = moved_pixels(teacher, kind, theirs, *example, **step)
+        moments = _add(teacher, student, moments, theirs, own, pixels, moved)
     return float(moments.signal_to_noise())
 
 

@@ -103,7 +103,7 @@ class AnalysedStudy:
         """A row's networks, restored once."""
         if name not in self._networks:
             spec = self.study.spec(name)
-            self._networks[name] = RowNetworks(spec, self.study.restore(spec))
+            self._networks[name] = RowNetworks.of(spec, self.study.restore(spec))
         return self._networks[name]
 
     def logits(self, spec: MethodSpec, images, *, every_member=False) -> np.ndarray:

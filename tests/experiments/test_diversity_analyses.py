@@ -123,9 +123,7 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
     batch = np.int32(1), pixels, train.labels[:8], keys
     step = step._replace(pixel_range=None)
     moved = {
-        kind: sections.moved_pixels(
-            row.structure, kind, row.replica(0), *batch, **step._asdict()
-        )
+        kind: sections.moved_pixels(row, kind, row.replica(0), *batch, **step._asdict())
         for kind in ("ods", "conf_ods", "adversarial")
     }
     rms = {
@@ -136,7 +134,7 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
     np.testing.assert_allclose(rms["adversarial"], step.size, rtol=1e-4)
     assert (rms["conf_ods"] < rms["ods"]).all()
     # The network that is asked for leads, and no other.
-    ask = row.structure.predict(row.replica(0))
+    ask = row.predict(row.replica(0))
     before, after = (
         jax.nn.softmax(ask(x, 1) / step.temperature)[np.arange(8), train.labels[:8]]
         for x in (pixels, moved["adversarial"])
