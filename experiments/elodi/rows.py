@@ -252,53 +252,45 @@ def guide_rows(
     `weak` and `strong` are the networks of the all-different ensembles of old and new
     strength; `mixed` are the second kinds of network in the old and the new ensemble.
     """
-    half = s.members // 2
+    half, method = s.members // 2, s.elodi(top_k=s.top_k)
+    ensembles = {
+        "all_diff": ([(model, 1) for model in weak], [(model, 1) for model in strong]),
+        "mixed": (
+            [(s.old, half), (mixed[0], half)],
+            [(s.new, half), (mixed[1], half)],
+        ),
+    }
+    words = {"all_diff": "All-different", "mixed": "Mixed"}
     guides: list[MethodSpec] = []
-    for name, label, old, new in (
-        (
-            "all_diff",
-            "All-different ensemble",
-            tuple((model, 1) for model in weak),
-            tuple((model, 1) for model in strong),
-        ),
-        (
-            "mixed",
-            "Mixed ensemble",
-            ((s.old, half), (mixed[0], half)),
-            ((s.new, half), (mixed[1], half)),
-        ),
-    ):
-        weaker, stronger = (
-            ERM(members=sum(size for _, size in models), deploy="mean_logits")
-            for models in (old, new)
-        )
-        guides += [
-            s.old_row(f"{name}_guide_weak", f"{label}, weak", weaker, models=old),
-            s.row(f"{name}_guide_strong", f"{label}, strong", stronger, models=new),
-        ]
-    method = s.elodi(top_k=s.top_k)
-    different = ("all_diff_guide_weak", "all_diff_guide_strong")
-    equal = ("mixed_guide_weak", "mixed_guide_strong")
+    for kind, sides in ensembles.items():
+        for row, side, models in zip(
+            (s.old_row, s.row), ("weak", "strong"), sides, strict=True
+        ):
+            members = sum(size for _, size in models)
+            guide = ERM(members=members, deploy="mean_logits")
+            name, label = f"{kind}_guide_{side}", f"{words[kind]} ensemble, {side}"
+            guides.append(row(name, label, guide, models=tuple(models)))
+    of = {kind: (f"{kind}_guide_weak", f"{kind}_guide_strong") for kind in ensembles}
     calibrated = Teaching(calibrated=True)
     parts = [
         pair(s),
         (tuple(guides), ()),
-        guided(s, "all_diff_strong", "All-different", method, different),
+        guided(s, "all_diff_strong", "All-different", method, of["all_diff"]),
         guided(
             s,
             "all_diff_strong_calibrated",
             "All-different, calibrated",
             method,
-            different,
+            of["all_diff"],
             teaching=calibrated,
         ),
-        guided(s, "mixed_strong", "Mixed", method, equal),
+        guided(s, "mixed_strong", "Mixed", method, of["mixed"]),
         guided(s, "homogeneous_strong", "Homogeneous", method),
     ]
     # The old network's guide teaches the new one, too.
     for kind, guide in (
-        ("all_diff", "all_diff_guide_weak"),
-        ("mixed", "mixed_guide_weak"),
+        ("all_diff", of["all_diff"][0]),
+        ("mixed", of["mixed"][0]),
         ("homogeneous", "old_ensemble"),
     ):
         label = f"{kind.replace('_', '-').capitalize()}, old guide for both"
