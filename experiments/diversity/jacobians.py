@@ -2,7 +2,7 @@
 
 Nam et al., Diversity Matters When Learning From Ensembles, NeurIPS 2021. Every
 `predict` is a function `(images [B, ...]) -> logits [B, C]` that treats each example by
-itself: a network in evaluation mode. Eqs. 10 and 11 are lost in our copy of the
+itself: a network in evaluation mode. Eqs. 6 and 9 to 11 are lost in our copy of the
 text; what is here is derived, at temperature 1, and checked by finite differences.
 """
 
@@ -103,6 +103,50 @@ def similarity_roc(distilled: ArrayLike, from_scratch: ArrayLike) -> SimilarityR
     return SimilarityROC(false, true, float(np.trapezoid(true, false)))
 
 
+class TransferredGuide(NamedTuple):
+    """A guide of the drawn teacher, expressed for another teacher.
+
+    Attributes:
+        guides: `[..., C]`, with which the other teacher's direction is nearest to the
+            drawn one's; the shortest such guide.
+        explained: `[...]` in [0, 1], share of the squared norm of the drawn teacher's
+            direction that this reaches; 0 where there is no direction.
+    """
+
+    guides: Array
+    explained: PerExample
+
+
+def transferred_guide(
+    *, drawn_jacobians: Array, other_jacobians: Array, guides: Array, tolerance=1e-4
+) -> TransferredGuide:
+    """The guide of another teacher that gives the drawn teacher's direction.
+
+    `v = argmin || J_j^T v - J_i^T w ||_2` for Jacobians `[..., C, D]` and guides w
+    `[..., C]`; singular values of `J_j` below a share `tolerance` of the largest count
+    as zero. The share explained is the squared cosine between the teachers' steps.
+
+    References:
+        [diversity] Eq. 6
+    """
+    check_same_shape(drawn_jacobians=drawn_jacobians, other_jacobians=other_jacobians)
+    exact = jax.lax.Precision.HIGHEST
+    target = jnp.einsum("...c,...cd->...d", guides, drawn_jacobians, precision=exact)
+    # Lengths of 1: a confident teacher's gradients are so small that squares underflow.
+    longest = jnp.max(jnp.abs(target), axis=-1, keepdims=True)
+    there = longest > 0.0
+    target = target / jnp.where(there, longest, 1.0)
+    left, size, right = jnp.linalg.svd(other_jacobians, full_matrices=False)
+    kept = (size > tolerance * size[..., :1]) & (size > 0.0)
+    along = jnp.einsum("...kd,...d->...k", right, target, precision=exact)
+    along = jnp.where(kept, along, 0.0)
+    scaled = along / jnp.where(kept, size, 1.0) * longest
+    found = jnp.einsum("...ck,...k->...c", left, scaled, precision=exact)
+    whole = jnp.sum(jnp.square(target), axis=-1)
+    share = jnp.sum(jnp.square(along), axis=-1) / jnp.where(there[..., 0], whole, 1.0)
+    return TransferredGuide(found, jnp.minimum(share, 1.0))
+
+
 # ---- the part of the loss that matches them ------------------------------------------
 
 
@@ -127,6 +171,48 @@ def jacobian_matching_term(
         **{"the teacher's logits": of_teacher, "the student's": of_student}
     )
     return -jnp.sum(of_teacher * of_student, axis=-1)
+
+
+class DistillationExpansion(NamedTuple):
+    """Terms of the loss at perturbed images, up to the second order; each `[B]`."""
+
+    clean: PerExample  # the cross-entropy at the image itself
+    linear: PerExample  # zero on average
+    matching: PerExample  # `jacobian_matching_term`
+    student_curvature: PerExample  # `-1/2 sum_k T_k eps^T H(log S_k) eps`
+    teacher_curvature: PerExample  # `-1/2 sum_k log S_k eps^T H(T_k) eps`
+
+
+def distillation_expansion(
+    teacher: Predict, student: Predict, images: Array, perturbation: Array
+) -> DistillationExpansion:
+    """The distillation loss at perturbed images as a series in the perturbation.
+
+    `-sum_k T_k(x + eps) log S_k(x + eps)` of one draw up to the second order. The mean
+    over perturbations of zero mean loses the linear term.
+
+    References:
+        [diversity] Eq. 9
+    """
+
+    def orders(function):
+        """Value, first and second derivative along the perturbation."""
+
+        def slope(x):
+            return jax.jvp(function, (x,), (perturbation,))
+
+        (value, first), (_, second) = jax.jvp(slope, (images,), (perturbation,))
+        return value, first, second
+
+    t, t_slope, t_bend = orders(lambda x: jnp.exp(log_probs(teacher(x))))
+    s, s_slope, s_bend = orders(lambda x: log_probs(student(x)))
+    return DistillationExpansion(
+        clean=-jnp.sum(t * s, axis=-1),
+        linear=-jnp.sum(t * s_slope + t_slope * s, axis=-1),
+        matching=-jnp.sum(t_slope * s_slope, axis=-1),
+        student_curvature=-0.5 * jnp.sum(t * s_bend, axis=-1),
+        teacher_curvature=-0.5 * jnp.sum(s * t_bend, axis=-1),
+    )
 
 
 def jacobian_matching_gradient(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from churn_compare.class_sets import known_classes
 from churn_compare.store import check_comparable, is_stored, load_predictions
@@ -274,3 +274,22 @@ def updates_of_mixture(
         draws=min(options.draws, MOST_UPDATES),
         key=jax.random.key(options.seed),
     )
+
+
+def averaged_feature_logits(
+    features: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
+) -> Float64:
+    """Logits `[..., C]` of the mean feature under a reference's head.
+
+    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))`, the mean of
+    the networks' own logits, where backward-compatible training kept the heads H_n
+    close to the reference's. Of features `[R, ..., D]` the first columns count, as many
+    as the kernel `[D_ref, C]` has rows.
+
+    References:
+        [elodi] Eq. 13
+        [elodi] Eq. 14
+    """
+    kernel = np.asarray(head_kernel, np.float64)
+    features = np.asarray(features, np.float64)[..., : len(kernel)]
+    return features.mean(axis=0) @ kernel + np.asarray(head_bias, np.float64)

@@ -21,6 +21,7 @@ from churn_jax.analysis import (
     top_k_share,
 )
 from churn_jax.analysis.displacement_fit import _compared
+from experiments.elodi.displacement_numbers import averaged_feature_logits
 from tests.refusals import refusals
 
 KEY = jax.random.key(3)
@@ -109,6 +110,14 @@ def test_share_of_the_top_classes_grows_with_k_and_forgets_the_scale(rng):
     old, new = rng.normal(size=(2, 4000, 5))
     same = top_k_share(old_logits=old, new_logits=old + new, top_k=2)
     np.testing.assert_allclose(same.mean(), 2 / 5, atol=0.02)
+
+
+def test_averaged_features_are_averaged_logits_under_one_head(rng):
+    features = rng.normal(size=(3, 4, 6))
+    kernel, bias = rng.normal(size=(5, 2)), rng.normal(size=2)
+    own = np.stack([f[:, :5] @ kernel + bias for f in features])  # the first 5 of 6
+    averaged = averaged_feature_logits(features, kernel, bias)
+    np.testing.assert_allclose(averaged, own.mean(0), rtol=1e-12)
 
 
 def test_bfloat16_networks_are_taken_and_numbers_are_float64(rng):

@@ -1,4 +1,4 @@
-"""Jacobians and the matching term against float64 NumPy, and their ratios."""
+"""Jacobians, guides and the matching term against float64 NumPy, and their ratios."""
 
 import jax
 import jax.numpy as jnp
@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from churn_jax.metrics import roc_auc
-from churn_jax.perturbations import gaussian, ods
+from churn_jax.perturbations import draw_guides, gaussian, ods
 from experiments.diversity.jacobians import (
     GradientMoments,
+    distillation_expansion,
     jacobian_matching_gradient,
     jacobian_matching_term,
     jacobian_similarity,
     probability_jacobians,
     similarity_roc,
+    transferred_guide,
 )
 from tests.perturbations.networks import (
     BATCH,
@@ -27,8 +29,11 @@ from tests.perturbations.networks import (
 )
 
 TEACHER, STUDENT = weights(1), weights(2)
-PREDICT = network(TEACHER)
+PREDICT, LEARNER = network(TEACHER), network(STUDENT)
 PARAMS = tuple(jnp.asarray(w, jnp.float32) for w in STUDENT)
+
+
+quick_guide = jax.jit(transferred_guide)
 
 
 @jax.jit
@@ -103,7 +108,60 @@ def test_area_is_that_by_hand_and_of_the_metric_and_exchange_turns_it_round(rng)
     assert curve.true_positive_rate[-1] == curve.false_positive_rate[-1] == 1.0
 
 
-# ---- the matching term, its gradient and that one's signal ---------------------------
+# ---- a guide seen by another teacher -------------------------------------------------
+
+
+def guided(drawn, other, guides):
+    return quick_guide(drawn_jacobians=drawn, other_jacobians=other, guides=guides)
+
+
+def given(batch=5):
+    images, keys = draw(batch=batch)
+    drawn, other = (
+        jnp.asarray(jacobians(w, images), jnp.float32) for w in (TEACHER, STUDENT)
+    )
+    return drawn, other, draw_guides(keys, CLASSES)
+
+
+def test_a_guide_equals_least_squares_in_float64_at_any_scale():
+    drawn, other, guides = given()
+    found, tiny = (guided(scale * drawn, scale * other, guides) for scale in (1, 1e-25))
+    for n in range(5):
+        j = np.asarray(other[n], np.float64).T
+        target = np.asarray(drawn[n], np.float64).T @ np.asarray(guides[n], np.float64)
+        v = np.linalg.lstsq(j, target, rcond=1e-4)[0]
+        left = np.sum((target - j @ v) ** 2) / np.sum(target**2)
+        # The least singular values that count are a tenth of the largest.
+        for guide in (found, tiny):
+            np.testing.assert_allclose(guide.guides[n], v, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(guide.explained[n], 1.0 - left, atol=1e-5)
+    assert jnp.all((found.explained > 0.0) & (found.explained < 1.0))
+
+
+def test_a_linear_map_between_jacobians_maps_the_guide(rng):
+    _, other, guides = given()
+    mixes = jnp.asarray(rng.normal(size=(5, CLASSES, CLASSES)).astype(np.float32))
+    drawn = jnp.einsum("bij,bjd->bid", mixes, other, precision="highest")
+    found = guided(drawn, other, guides)
+    expected = jnp.einsum("bij,bi->bj", mixes, guides, precision="highest")
+    expected = expected - jnp.mean(expected, -1, keepdims=True)  # moves nothing
+    np.testing.assert_allclose(found.guides, expected, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(found.explained, np.ones(5), atol=1e-5)
+
+
+def test_a_teacher_explains_itself_and_nothing_across():
+    drawn, _, guides = given()
+    np.testing.assert_allclose(guided(drawn, drawn, guides).explained, 1.0, atol=1e-5)
+    none = jnp.zeros_like(drawn)
+    sides = np.concatenate([drawn, none], -1), np.concatenate([none, drawn], -1)
+    np.testing.assert_allclose(guided(*sides, guides).explained, 0.0, atol=1e-12)
+    for i, j in ((drawn, none), (none, drawn)):
+        flat = guided(i, j, guides)
+        np.testing.assert_array_equal(flat.explained, np.zeros(5))
+        np.testing.assert_array_equal(flat.guides, np.zeros((5, CLASSES)))
+
+
+# ---- the matching term, its series, its gradient and that one's signal ---------------
 
 
 def student(params, images):
@@ -135,6 +193,40 @@ def test_term_equals_central_differences(eps):
     assert jnp.all(itself < 0.0)  # both change alike
     with pytest.raises(ValueError, match=r"\(8, 2, 3\) and \(7, 2, 3\)"):
         jacobian_matching_term(PREDICT, PREDICT, images, eps[1:])
+
+
+def loss(images):
+    """Cross-entropy of the student under the teacher, float64."""
+    return -np.sum(
+        probabilities(TEACHER, images) * np.log(probabilities(STUDENT, images)), -1
+    )
+
+
+def test_the_series_is_right_to_the_second_order_and_its_mean_to_the_third(eps):
+    """Halving the step divides what is left over by eight, and by sixteen.
+
+    The mean over opposite steps, as of a zero-mean perturbation, has no odd orders.
+    """
+    images, _ = draw()
+    expand = jax.jit(distillation_expansion, static_argnums=(0, 1))
+    at = np.asarray(images, np.float64)
+    left, left_of_mean, without = [], [], []
+    for size in (0.5, 0.25):
+        moved = np.asarray(size * eps, np.float64)
+        series = expand(PREDICT, LEARNER, images, size * eps)
+        np.testing.assert_allclose(series.clean, loss(at), rtol=1e-6)
+        expected = term(STUDENT, images, size * eps)
+        np.testing.assert_allclose(series.matching, expected, rtol=2e-5, atol=1e-7)
+        total = np.sum(series, axis=0)
+        left.append(np.linalg.norm(loss(at + moved) - total))
+        mean = (loss(at + moved) + loss(at - moved)) / 2
+        even = total - np.asarray(series.linear)
+        left_of_mean.append(np.linalg.norm(mean - even))
+        without.append(np.linalg.norm(mean - even + np.asarray(series.matching)))
+    assert 6.0 < left[0] / left[1] < 10.0
+    assert 10.0 < left_of_mean[0] / left_of_mean[1] < 22.0
+    # Without the matching term an error of second order stays.
+    assert without[1] > 5.0 * left_of_mean[1] and without[0] / without[1] < 6.0
 
 
 def test_gradient_equals_differences_in_a_weight(eps):
