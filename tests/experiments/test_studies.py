@@ -1,9 +1,6 @@
 import dataclasses
-import doctest
-import importlib
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -217,14 +214,6 @@ def test_rows_of_the_tiny_form_take_two_updates(name, rows, images, tmp_path):
     if rows and config.model.name == "lenet5":  # the baseline has shown that it fits
         config = replaced(config, [("model.name", "mlp"), ("model.features", (8,))])
     two_updates(config, images, tmp_path, *rows)
-
-
-@pytest.mark.slow
-def test_the_examples_of_the_papers_files_are_true():
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    for file in Path("experiments").glob("[ader]*/*.py"):
-        module = importlib.import_module(".".join(file.with_suffix("").parts))
-        assert doctest.testmod(module, optionflags=flags).failed == 0, file
 
 
 def test_every_row_of_the_table_of_clicks_has_its_lambda_and_s():
