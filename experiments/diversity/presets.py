@@ -15,6 +15,7 @@ smaller students, Tables 8 and 9 are Tables 1 and 2 without calibration.
 """
 
 import dataclasses
+from typing import Any
 
 from churn_jax.configuration.network import ModelConfig, Sharing
 from churn_jax.configuration.rows import MethodSpec
@@ -50,7 +51,6 @@ CIFAR100 = Recipe(
 
 # Ours.
 REPLICAS = 3
-TINYIMAGENET = CIFAR100
 MIMO = dataclasses.replace(CIFAR100, members=3)  # with BatchEnsemble-4's batch and rate
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)  # of Tables 6 and 7
 END2_TEMPERATURE = 10.0
@@ -70,7 +70,7 @@ def _study(
     title: str,
     methods: tuple[MethodSpec, ...],
     *,
-    recipe: Recipe,
+    recipe: Recipe = CIFAR10,
     data: str = "cifar10",
     model: str = "resnet32",
     sharing: Sharing = Sharing(),
@@ -91,10 +91,16 @@ def _study(
     )
 
 
+def _wide(name: str, title: str, rows: tuple[MethodSpec, ...], **fields) -> StudyConfig:
+    """WRN-28-10 on CIFAR-100, where `fields` say nothing else."""
+    own: dict[str, Any] = {"recipe": CIFAR100, "data": "cifar100", "model": WIDE}
+    return _study(name, title, rows, **(own | fields))
+
+
 def cifar10_be4() -> StudyConfig:
     """Table 1, CIFAR-10: ResNet-32, DE-4 to BatchEnsemble-4."""
     title = "Learning from ensembles on CIFAR-10: ResNet-32, four members"
-    return _study("dm-cifar10-be4", title, main_rows(CIFAR10), recipe=CIFAR10)
+    return _study("dm-cifar10-be4", title, main_rows(CIFAR10))
 
 
 def cifar10_more() -> StudyConfig:
@@ -109,12 +115,9 @@ def cifar10_more() -> StudyConfig:
         *("averaged", "averaged_tempered"),
     )
     rows = (*main_rows(CIFAR10), *further_rows(CIFAR10, anneal_steps=1.0))
-    return _study(
-        "dm-cifar10-more",
-        "Learning from ensembles on CIFAR-10: ResNet-32, other directions",
-        tuple(row for row in rows if row.name in compared + added),
-        recipe=CIFAR10,
-    )
+    kept = tuple(row for row in rows if row.name in compared + added)
+    title = "Learning from ensembles on CIFAR-10: ResNet-32, other directions"
+    return _study("dm-cifar10-more", title, kept)
 
 
 def cifar10_be8() -> StudyConfig:
@@ -125,60 +128,39 @@ def cifar10_be8() -> StudyConfig:
 
 def cifar100() -> StudyConfig:
     """Table 1, CIFAR-100: WRN-28-10, DE-4 to BatchEnsemble-4."""
-    return _study(
-        "dm-cifar100",
-        "Learning from ensembles on CIFAR-100: WRN-28-10",
-        main_rows(CIFAR100),
-        recipe=CIFAR100,
-        data="cifar100",
-        model=WIDE,
-        published="experiments/diversity/published.csv:table1/cifar100",
-    )
+    title = "Learning from ensembles on CIFAR-100: WRN-28-10"
+    published = "experiments/diversity/published.csv:table1/cifar100"
+    return _wide("dm-cifar100", title, main_rows(CIFAR100), published=published)
 
 
-def _smaller(name: str, title: str, data: str, width: int) -> StudyConfig:
+def _smaller(name: str, title: str, width: int, **fields) -> StudyConfig:
     """Table 2: students are narrower than their teachers, which are WRN-28-10."""
-    recipe = TINYIMAGENET if data == "tiny_imagenet" else CIFAR100
-    return _study(
-        name,
-        f"{title}: WRN-28-{width} from WRN-28-10",
-        main_rows(recipe, teacher=ModelConfig(name=WIDE)),
-        recipe=recipe,
-        data=data,
-        model=f"wide_resnet28_{width}",
-    )
+    rows = main_rows(CIFAR100, teacher=ModelConfig(name=WIDE))
+    title = f"Learning from ensembles on {title}: WRN-28-{width} from WRN-28-10"
+    return _wide(name, title, rows, model=f"wide_resnet28_{width}", **fields)
 
 
 def cifar100_wrn28_2() -> StudyConfig:
     """Table 2, CIFAR-100: WRN-28-2 students of WRN-28-10 teachers."""
-    title = "Learning from ensembles on CIFAR-100"
-    return _smaller("dm-cifar100-wrn28-2", title, "cifar100", 2)
+    return _smaller("dm-cifar100-wrn28-2", "CIFAR-100", 2)
 
 
 def cifar100_wrn28_5() -> StudyConfig:
     """Table 2, CIFAR-100: WRN-28-5 students of WRN-28-10 teachers."""
-    title = "Learning from ensembles on CIFAR-100"
-    return _smaller("dm-cifar100-wrn28-5", title, "cifar100", 5)
+    return _smaller("dm-cifar100-wrn28-5", "CIFAR-100", 5)
 
 
 def tinyimagenet() -> StudyConfig:
-    """Table 2, TinyImageNet: WRN-28-5 students of WRN-28-10 teachers."""
-    title = "Learning from ensembles on TinyImageNet"
-    return _smaller("dm-tinyimagenet", title, "tiny_imagenet", 5)
+    """Table 2, TinyImageNet: the same; the recipe is CIFAR-100's."""
+    return _smaller("dm-tinyimagenet", "TinyImageNet", 5, data="tiny_imagenet")
 
 
 def mimo() -> StudyConfig:
     """Table 4: DE-3 to MIMO-3, WRN-28-10 on CIFAR-100; no ConfODS there."""
     rows = main_rows(MIMO, short="MIMO")
-    return _study(
-        "dm-mimo",
-        "Learning from ensembles on CIFAR-100: MIMO",
-        tuple(row for row in rows if row.name != "conf_ods"),
-        recipe=MIMO,
-        data="cifar100",
-        model=WIDE,
-        sharing=Sharing(kind="mimo"),
-    )
+    kept = tuple(row for row in rows if row.name != "conf_ods")
+    title = "Learning from ensembles on CIFAR-100: MIMO"
+    return _wide("dm-mimo", title, kept, recipe=MIMO, sharing=Sharing(kind="mimo"))
 
 
 def end2_cifar10() -> StudyConfig:
@@ -219,13 +201,8 @@ def end2_cifar10() -> StudyConfig:
                 train=() if recipe is CIFAR10 else own,
             )
         )
-    return _study(
-        "dm-end2-cifar10",
-        "END² and ConfODS on CIFAR-10 with ResNet-32",
-        tuple(rows),
-        recipe=CIFAR10,
-        baseline="end2_4",
-    )
+    title = "END² and ConfODS on CIFAR-10 with ResNet-32"
+    return _study("dm-end2-cifar10", title, tuple(rows), baseline="end2_4")
 
 
 def _grid(recipe: Recipe) -> tuple[MethodSpec, ...]:
@@ -254,16 +231,10 @@ def table6() -> StudyConfig:
     --values 0.1,0.5,0.9,1 --criterion accuracy` is the grid, with one set of teachers.
     """
     title = "Distillation of ensembles on CIFAR-10: alpha and tau"
-    return _study("dm-table6", title, _grid(CIFAR10), recipe=CIFAR10)
+    return _study("dm-table6", title, _grid(CIFAR10))
 
 
 def table7() -> StudyConfig:
     """Table 7: alpha and tau on CIFAR-100 with WRN-28-10, swept as in `dm-table6`."""
-    return _study(
-        "dm-table7",
-        "Distillation of ensembles on CIFAR-100: alpha and tau",
-        _grid(CIFAR100),
-        recipe=CIFAR100,
-        data="cifar100",
-        model=WIDE,
-    )
+    title = "Distillation of ensembles on CIFAR-100: alpha and tau"
+    return _wide("dm-table7", title, _grid(CIFAR100))
