@@ -25,19 +25,17 @@ VALIDATION = 5000
 EPOCHS = 40
 LONGER = 4  # times, in `mnist-long`
 BATCH_SIZE = 64
-LEARNING_RATE = 0.03
-WEIGHT_DECAY = 1e-4
 WARMUP_EPOCHS = 2
-SHIFT = 2  # pixels
-
-ENTROPY = 0.05
-UNIFORM_SKL = 0.002
-DISTILLATION = (0.9, 1.0)  # alpha, temperature
-CODISTILL_CE = 1.0
-CODISTILL_SKL = 4.0
-COMBINED = (0.2, 4.0)  # alpha, beta
+BEST: dict[str, Any] = {
+    "entropy": 0.05,
+    "uniform_skl": 0.002,
+    "distillation": (0.9, 1.0),  # alpha, temperature
+    "codistill_ce": 1.0,
+    "codistill_skl": 4.0,
+    "combined": (0.2, 4.0),  # alpha, beta
+}
 # The design claims: one beta per disagreement, since their gradients differ in size.
-BETAS = {"skl": CODISTILL_SKL, "l1": 2.0, "ce": CODISTILL_CE, "ce_both": 2.0}
+BETAS = {"skl": 4.0, "l1": 2.0, "ce": 1.0, "ce_both": 2.0}
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 
@@ -62,8 +60,8 @@ def _study(
     data: DataConfig | None = None,
     model: ModelConfig = ModelConfig(name="lenet5"),
     epochs: int = EPOCHS,
-    learning_rate: float = LEARNING_RATE,
-    augmentation: Augmentation = Augmentation(shift=SHIFT),
+    learning_rate: float = 0.03,
+    augmentation: Augmentation = Augmentation(shift=2),
 ) -> StudyConfig:
     return StudyConfig(
         name=name,
@@ -77,7 +75,7 @@ def _study(
             eval_every_epochs=epochs // 4,
             optimizer=OptimizerConfig(
                 learning_rate=learning_rate,
-                weight_decay=WEIGHT_DECAY,
+                weight_decay=1e-4,
                 schedule="cosine",
                 warmup_epochs=WARMUP_EPOCHS,
             ),
@@ -172,15 +170,7 @@ def equal_cost_14x14() -> StudyConfig:
 
 
 def _paper_rows(epochs: int = EPOCHS) -> tuple[MethodSpec, ...]:
-    return paper_rows(
-        entropy=ENTROPY,
-        uniform_skl=UNIFORM_SKL,
-        distillation=DISTILLATION,
-        codistill_ce=CODISTILL_CE,
-        codistill_skl=CODISTILL_SKL,
-        combined=COMBINED,
-        **_lengths(epochs),
-    )
+    return paper_rows(**BEST, **_lengths(epochs))
 
 
 def mnist() -> StudyConfig:
@@ -215,12 +205,8 @@ def table1_mnist() -> StudyConfig:
 
 def table3_mnist() -> StudyConfig:
     """Weight decay on and off, as in Table 3."""
-    methods = paper_rows(
-        entropy=ENTROPY,
-        uniform_skl=UNIFORM_SKL,
-        codistill_skl=CODISTILL_SKL,
-        **_lengths(EPOCHS),
-    )
+    best = {name: BEST[name] for name in ("entropy", "uniform_skl", "codistill_skl")}
+    methods = paper_rows(**best, **_lengths(EPOCHS))
     title = "Churn on MNIST with and without weight decay"
     return _study("table3-mnist", title, rows.with_and_without_decay(methods))
 
@@ -239,7 +225,7 @@ def train_size_mnist() -> StudyConfig:
     would pass for churn from few examples. 1,000 examples are the study `mnist`.
     """
     ramp = Ramp("linear", _lengths(EPOCHS)["ramp_steps"])
-    codistill = Codistillation(beta=CODISTILL_SKL, beta_ramp=ramp)
+    codistill = Codistillation(beta=BETAS["skl"], beta_ramp=ramp)
     methods = []
     for size in SIZES:
         scale = TRAIN_SIZE / size
@@ -281,7 +267,7 @@ def claims_mnist() -> StudyConfig:
 def cross_sample_mnist() -> StudyConfig:
     """Cross-sample churn: every run draws its own training set."""
     ramp_steps = _lengths(EPOCHS)["ramp_steps"]
-    methods = rows.cross_sample(beta=CODISTILL_SKL, ramp_steps=ramp_steps)
+    methods = rows.cross_sample(beta=BETAS["skl"], ramp_steps=ramp_steps)
     title = "Churn between resampled training sets on MNIST"
     study = _study("cross-sample-mnist", title, methods)
     drawn = [("train.sample", "bootstrap"), ("train.seeds.sample", "varied")]
