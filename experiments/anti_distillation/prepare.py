@@ -22,7 +22,7 @@ import hashlib
 import io
 import pathlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -225,13 +225,13 @@ def _draw(groups: np.ndarray | None, count: int) -> np.ndarray:
     return np.where(np.isin(groups, _MISSING), alone, own)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("raw", type=pathlib.Path, help="original file or folder")
     parser.add_argument("out", type=pathlib.Path, help=".npz file to write")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     read = {"adult": adult, "diabetes130": diabetes130, "kddcup99": kddcup99}
     try:
         arrays = encoded(args.table, read[args.table](args.raw))

@@ -1,17 +1,13 @@
 """The script that brings three public tables into time order, on tiny raw files."""
 
 import gzip
-import pathlib
-import runpy
-import sys
 import zipfile
 
 import numpy as np
 import pytest
 
 from churn_jax.data import load_clicks
-
-SCRIPT = pathlib.Path(__file__).parents[2] / "experiments/anti_distillation/prepare.py"
+from experiments.anti_distillation import prepare
 
 ADULT = (
     "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family"
@@ -20,21 +16,16 @@ ADULT += ", White, Male, 2174, 0, 40, ?, "
 KDD = "0,tcp,http,SF,181,5450" + ",0" * 35 + ","
 
 
-def prepare(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["prepare.py", *map(str, arguments)])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
-
-
-def prepared(monkeypatch, name, raw):
+def prepared(name, raw):
     """The clicks that the script makes of raw files."""
     out = raw.parent / f"{name}.npz"
-    prepare(monkeypatch, name, raw, out)
+    prepare.main([name, str(raw), str(out)])
     return load_clicks(str(out), validation=0.0)
 
 
 def diabetes_raw(folder):
     """Twenty stays, the last one first, half of them readmitted early."""
-    table = runpy.run_path(str(SCRIPT))["TABLES"]["diabetes130"]
+    table = prepare.TABLES["diabetes130"]
     columns = [*table.hashed, "gender", *table.numeric, *table.amounts]
     lines = [",".join(["encounter_id", "patient_nbr", "readmitted", *columns])]
     for i in reversed(range(20)):
@@ -46,10 +37,10 @@ def diabetes_raw(folder):
     return path
 
 
-def test_adult_is_the_training_set_and_then_the_test_set(tmp_path, monkeypatch, capsys):
+def test_adult_is_the_training_set_and_then_the_test_set(tmp_path, capsys):
     (tmp_path / "adult.data").write_text(f"{ADULT}<=50K\n{ADULT}>50K\n\n")
     (tmp_path / "adult.test").write_text(f"|1x3 Cross validator\n{ADULT}>50K.\n")
-    found = prepared(monkeypatch, "adult", tmp_path / "adult.data")
+    found = prepared("adult", tmp_path / "adult.data")
     assert capsys.readouterr().out.endswith("adult.npz: 3 examples\n")
     assert found.train.labels.tolist() == [0, 1, 1]
     # The first tenth has one word in every column but one, which is missing there.
@@ -58,9 +49,9 @@ def test_adult_is_the_training_set_and_then_the_test_set(tmp_path, monkeypatch, 
     np.testing.assert_allclose(found.train.numeric, np.zeros((3, 5)), atol=1e-5)
 
 
-def test_diabetes_is_sorted_by_stay_and_held_out_by_patient(tmp_path, monkeypatch):
+def test_diabetes_is_sorted_by_stay_and_held_out_by_patient(tmp_path):
     raw = diabetes_raw(tmp_path)
-    found = prepared(monkeypatch, "diabetes130", raw)
+    found = prepared("diabetes130", raw)
     assert found.train.labels.tolist() == [1, 0] * 10
     assert found.sizes == (500, 5000, 5000, 5000, 2)
     assert found.train.ids[0, 1:4].tolist() == [3507, 105, 2925]  # BLAKE2b of the words
@@ -70,18 +61,17 @@ def test_diabetes_is_sorted_by_stay_and_held_out_by_patient(tmp_path, monkeypatc
 
 
 def test_numbers_are_standardised_by_the_first_tenth():
-    script = runpy.run_path(str(SCRIPT))
     words = np.array(["0", "2", "?", "9"])
-    found = script["_standardised"](words, 2, False)
+    found = prepare._standardised(words, 2, False)
     np.testing.assert_array_equal(found, np.float32([-1, 1, 0, 8]))
-    logarithms = script["_standardised"](np.array(["0", "100"]), 1, True)
+    logarithms = prepare._standardised(np.array(["0", "100"]), 1, True)
     np.testing.assert_allclose(logarithms, [0, np.log(101)], rtol=1e-6)
 
 
-def test_kdd_labels_are_attacks(tmp_path, monkeypatch):
+def test_kdd_labels_are_attacks(tmp_path):
     raw = tmp_path / "kddcup.gz"
     raw.write_bytes(gzip.compress(f"{KDD}normal.\n{KDD}smurf.\n".encode()))
-    assert prepared(monkeypatch, "kddcup99", raw).train.labels.tolist() == [0, 1]
+    assert prepared("kddcup99", raw).train.labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +84,13 @@ def test_kdd_labels_are_attacks(tmp_path, monkeypatch):
     ],
 )
 def test_other_files_are_refused_and_nothing_is_written(
-    tmp_path, monkeypatch, capsys, name, content, said
+    tmp_path, capsys, name, content, said
 ):
     raw, out = tmp_path / "raw.csv", tmp_path / "out.npz"
     if content is not None:
         raw.write_bytes(content)
     with pytest.raises(SystemExit) as stopped:
-        prepare(monkeypatch, name, raw, out)
+        prepare.main([name, str(raw), str(out)])
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("out.npz*"))
