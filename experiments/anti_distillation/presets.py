@@ -33,7 +33,6 @@ from churn_jax.studies.presets.anti_distillation import (
     strength_rows,
 )
 
-PUBLISHED = "experiments/anti_distillation/published.csv"
 # Tables 1 and 2.
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 STRENGTH = 0.5  # of Table 2
@@ -59,20 +58,6 @@ ALGORITHMS = (("adagrad", "adam"), (1.0, 0.05))
 RUNNING = 0.9  # decay of the moments across mini-batches
 
 
-def _small(study: StudyConfig) -> StudyConfig:
-    """The same on fewer images, with narrower networks and fewer epochs."""
-    return replaced(
-        study,
-        [
-            ("title", f"{study.title}, {TRAIN_SIZE:,} training examples"),
-            ("data.train_size", TRAIN_SIZE),
-            ("model", dense(WIDTH)),
-            ("train.epochs", EPOCHS),
-            ("train.eval_every_epochs", max(EPOCHS // 4, 1)),
-        ],
-    )
-
-
 def _sizes(
     sizes: tuple[int, ...], strength: float, **settings
 ) -> tuple[MethodSpec, ...]:
@@ -87,18 +72,32 @@ def _sizes(
     return tuple(rows)
 
 
-def _table1(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
-    title = f"Anti-distillation on MNIST: {what}"
-    return mnist_study(f"ad-{form}", title, rows, published=f"{PUBLISHED}:table1/mnist")
-
-
-def _table2(form: str, what: str, rows: tuple[MethodSpec, ...]) -> StudyConfig:
+def _study(
+    form: str, what: str, rows: tuple[MethodSpec, ...], table: str = ""
+) -> StudyConfig:
+    """A study like this table of the paper, if it is like one."""
     return mnist_study(
         f"ad-{form}",
         f"Anti-distillation on MNIST: {what}",
         rows,
-        baseline="ensemble_2",
-        published=f"{PUBLISHED}:table2/mnist",
+        baseline="ensemble_2" if table == "table2" else "baseline",
+        published=table
+        and f"experiments/anti_distillation/published.csv:{table}/mnist",
+    )
+
+
+def _small(*study) -> StudyConfig:
+    """The same on fewer images, with narrower networks and fewer epochs."""
+    whole = _study(*study)
+    return replaced(
+        whole,
+        [
+            ("title", f"{whole.title}, {TRAIN_SIZE:,} training examples"),
+            ("data.train_size", TRAIN_SIZE),
+            ("model", dense(WIDTH)),
+            ("train.epochs", EPOCHS),
+            ("train.eval_every_epochs", EPOCHS // 4),
+        ],
     )
 
 
@@ -108,13 +107,13 @@ _AVERAGED = "label loss averaged"
 
 def table1() -> StudyConfig:
     """Table 1, as large as in the paper: for an accelerator."""
-    return _table1("table1", _STRENGTH, strength_rows(STRENGTHS))
+    return _study("table1", _STRENGTH, strength_rows(STRENGTHS), "table1")
 
 
 def table1_mean() -> StudyConfig:
     """Table 1 with the label loss averaged over the batch."""
     rows = strength_rows(STRENGTHS, label_reduction="mean")
-    return _table1("table1-mean", f"{_STRENGTH}, {_AVERAGED}", rows)
+    return _study("table1-mean", f"{_STRENGTH}, {_AVERAGED}", rows, "table1")
 
 
 def table1_covariance() -> StudyConfig:
@@ -123,7 +122,7 @@ def table1_covariance() -> StudyConfig:
     The strengths are not given; these are Table 1's.
     """
     rows = strength_rows(STRENGTHS, "Sec. 5", penalty="covariance")
-    return _table1("table1-covariance", "covariance", rows)
+    return _study("table1-covariance", "covariance", rows, "table1")
 
 
 def _algorithms(strength: float) -> tuple[MethodSpec, ...]:
@@ -146,8 +145,7 @@ def table1_algorithms() -> StudyConfig:
     The paper names none and prints no number: algorithms, rates and lambda are ours.
     """
     rows = (*strength_rows((STRENGTH,)), *_algorithms(STRENGTH))
-    title = "Anti-distillation on MNIST: one training algorithm per component"
-    return mnist_study("ad-table1-algorithms", title, rows)
+    return _study("table1-algorithms", "one training algorithm per component", rows)
 
 
 def table1_probabilities() -> StudyConfig:
@@ -156,35 +154,35 @@ def table1_probabilities() -> StudyConfig:
     The strengths are not given; these are Table 1's.
     """
     rows = strength_rows(STRENGTHS, "Sec. 5", on="probabilities")
-    return _table1("table1-probabilities", "on probabilities", rows)
+    return _study("table1-probabilities", "on probabilities", rows, "table1")
 
 
 def table2() -> StudyConfig:
     """Table 2, as large as in the paper: for an accelerator."""
-    return _table2("table2", _SIZE, _sizes(SIZES, STRENGTH))
+    return _study("table2", _SIZE, _sizes(SIZES, STRENGTH), "table2")
 
 
 def table2_mean() -> StudyConfig:
     """Table 2 with the label loss averaged over the batch."""
     rows = _sizes(SIZES, STRENGTH, label_reduction="mean")
-    return _table2("table2-mean", f"{_SIZE}, {_AVERAGED}", rows)
+    return _study("table2-mean", f"{_SIZE}, {_AVERAGED}", rows, "table2")
 
 
 def mnist() -> StudyConfig:
     """Table 1 for a CPU."""
-    return _small(_table1("mnist", _STRENGTH, strength_rows((*STRENGTHS, 5.0))))
+    return _small("mnist", _STRENGTH, strength_rows((*STRENGTHS, 5.0)), "table1")
 
 
 def mnist_mean() -> StudyConfig:
     """Table 1 for a CPU, with the label loss averaged over the batch."""
     rows = strength_rows((1e-4, 1e-3, 1e-2, *STRENGTHS), label_reduction="mean")
-    return _small(_table1("mnist-mean", f"{_STRENGTH}, {_AVERAGED}", rows))
+    return _small("mnist-mean", f"{_STRENGTH}, {_AVERAGED}", rows, "table1")
 
 
 def mnist_size() -> StudyConfig:
     """Table 2 for a CPU, with a single network and a wide one next to the ensembles."""
     rows = (*_sizes((1, 2, 4, 6, 8), MNIST_STRENGTH), _wide())
-    return _small(_table2("mnist-size", _SIZE, rows))
+    return _small("mnist-size", _SIZE, rows, "table2")
 
 
 def _wide() -> MethodSpec:
@@ -233,8 +231,7 @@ def mnist_losses() -> StudyConfig:
         *_algorithms(MNIST_STRENGTH),
         _wide(),
     )
-    title = "Anti-distillation on MNIST: other penalties"
-    return _small(mnist_study("ad-mnist-losses", title, rows))
+    return _small("mnist-losses", "other penalties", rows)
 
 
 def mnist_init() -> StudyConfig:
@@ -258,8 +255,7 @@ def mnist_init() -> StudyConfig:
         for cause in ("init", "order")
         for row in rows
     ]
-    title = "Anti-distillation on MNIST: what replicas differ in"
-    return _small(mnist_study("ad-mnist-init", title, tuple(rows)))
+    return _small("mnist-init", "what replicas differ in", tuple(rows))
 
 
 def headline_14x14() -> StudyConfig:
