@@ -67,16 +67,8 @@ for name, metric, rest in (
         name=name, metric=metric, rest=rest, data=folder / "sums.json"
     )
     (folder / f"{name}.yaml").write_text(text)
+command = "-m lm_eval --model dummy --tasks sums,free --log_samples".split()
 for seed in ("1", "2"):
-    words = [
-        sys.executable,
-        "-m",
-        "lm_eval",
-        "--model",
-        "dummy",
-        "--tasks",
-        "sums,free",
-        "--log_samples",
-    ]
-    words += ["--include_path", str(folder), "--seed", seed]
-    subprocess.run([*words, "--output_path", str(folder / seed)], check=True)
+    words = [*command, "--include_path", str(folder), "--seed", seed]
+    words += ["--output_path", str(folder / seed)]
+    subprocess.run([sys.executable, *words], check=True)

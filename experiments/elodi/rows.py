@@ -47,38 +47,24 @@ def growth_rows(s: Setting, num_classes: int) -> Rows:
         "samples": {"class_share": 0.5},
     }
     for kind, cut in kinds.items():
-        what = f"half the {kind}"
+        what, old, guide = f"half the {kind}", f"old_{kind}", f"old_ensemble_{kind}"
+        focal: dict[str, Any] = {"equation": "[elodi] Table 3"}
+        focal["teaching"] = Teaching(old=(old,))
+        taught: dict[str, Any] = cut | {"teacher": guide}
+        name, top = f"old_elodi_{kind}", f"old_{s.top}_{kind}"
         rows += [
-            s.old_row(f"old_{kind}", f"Old, {what}", ERM(), **cut),
-            s.old_row(
-                f"old_ensemble_{kind}", f"Old ensemble, {what}", s.ensemble(), **cut
-            ),
+            s.old_row(old, f"Old, {what}", ERM(), **cut),
+            s.old_row(guide, f"Old ensemble, {what}", s.ensemble(), **cut),
+            s.old_row(name, f"Old, elodi, {what}", s.elodi(), **taught),
+            s.old_row(top, f"Old, {s.top}, {what}", full, **taught),
+            s.row(f"fd_{kind}", f"Focal distillation, {what}", s.fd(), **focal),
         ]
-        for name, method in (("elodi", s.elodi()), (s.top, full)):
-            rows.append(
-                s.old_row(
-                    f"old_{name}_{kind}",
-                    f"Old, {name}, {what}",
-                    method,
-                    teacher=f"old_ensemble_{kind}",
-                    **cut,
-                )
-            )
-        rows.append(
-            s.row(
-                f"fd_{kind}",
-                f"Focal distillation, {what}",
-                s.fd(),
-                teaching=Teaching(old=(f"old_{kind}",)),
-                equation="[elodi] Table 3",
-            )
-        )
         updates += [
-            Update(f"old_{kind}", "none", f"No treatment, {what}"),
-            Update(f"old_{kind}", f"fd_{kind}", f"Focal distillation, {what}", True),
-            Update(f"old_ensemble_{kind}", "ensemble", f"Ensemble paragon, {what}"),
-            Update(f"old_elodi_{kind}", "elodi", f"ELODI, {what}"),
-            Update(f"old_{s.top}_{kind}", s.top, f"ELODI, K = {s.top_k}, {what}"),
+            Update(old, "none", f"No treatment, {what}"),
+            Update(old, f"fd_{kind}", f"Focal distillation, {what}", True),
+            Update(guide, "ensemble", f"Ensemble paragon, {what}"),
+            Update(name, "elodi", f"ELODI, {what}"),
+            Update(top, s.top, f"ELODI, K = {s.top_k}, {what}"),
         ]
     return tuple(rows), tuple(updates)
 
