@@ -133,29 +133,27 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
         if name in test
     }
     flips = {name: np.mean(right["old"] & ~of, axis=-1) for name, of in right.items()}
+    errors = {name: 1 - of.mean(-1) for name, of in right.items()}
     found = []
-    for name in right:
-        if name == "old":
-            continue
+    for name in [*right][1:]:
         results = [
             churn_compare.repair(
                 *sides("test", name, run), validation=sides("validation", name, run)
             )
             for run in range(len(right[name]))
         ]
-        served = flips[name] - [r.flips_avoided.value for r in results]
-        error = 1 - right[name].mean(-1) - [r.accuracy_change.value for r in results]
+        churn = flips[name] - [r.flips_avoided.value for r in results]
+        error = errors[name] - [r.accuracy_change.value for r in results]
         label = f"{config.spec(name).label}, served with the old"
         line: Line = {"study": config.name, "row": f"{name}_served", "label": label}
         line |= {"training": 1.0, "serving": 1 + np.mean([r.both for r in results])}
-        plain = flips["none"], 1 - right["none"].mean(-1)
-        for out, values, than in (
-            ("churn", served, plain[0]),
-            ("error", error, plain[1]),
-        ):
-            line[out], line[f"delta_{out}"] = values.mean(), np.mean(values - than)
-            for key, of in ((out, values), (f"delta_{out}", values - than)):
-                line[f"{key}_stderr"] = of.std(ddof=1) / np.sqrt(len(of))
+        for key, of in {
+            "churn": churn,
+            "error": error,
+            "delta_churn": churn - flips["none"],
+            "delta_error": error - errors["none"],
+        }.items():
+            line |= {key: of.mean(), f"{key}_stderr": of.std(ddof=1) / np.sqrt(len(of))}
         found.append(line)
     return found
 
