@@ -21,12 +21,13 @@ from experiments.diversity.jacobians import (
     jacobian_matching_gradient,
     jacobian_similarity,
 )
-from experiments.diversity.networks import (
+from experiments.diversity.study import (
+    AnalysedStudy,
     RowNetworks,
     over_chunks,
+    spaced,
     to_pixels,
 )
-from experiments.diversity.study import AnalysedStudy, spaced
 
 # As reports show them; `transfer` follows a network that teaches nobody here.
 KINDS = ("clean", "gaussian", "ods", "conf_ods", "transfer", "adversarial", "test")

@@ -13,7 +13,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.studies.presets.diversity import COLUMNS, Recipe, main_rows
-from experiments.diversity.rows import further_rows
+from experiments.diversity.presets import further_rows
 
 REPLICAS = 5
 TRAIN_SIZE = 10_000

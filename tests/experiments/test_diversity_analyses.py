@@ -15,8 +15,7 @@ from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.study import FinishedStudy
 from experiments.diversity import sections
 from experiments.diversity.analyses import main, student_rows
-from experiments.diversity.networks import to_pixels
-from experiments.diversity.study import AnalysedStudy, DiversityOptions
+from experiments.diversity.study import AnalysedStudy, DiversityOptions, to_pixels
 
 ROWS = ("teachers", "scratch", "kd", "ods")
 
