@@ -28,7 +28,7 @@ def run(code):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_package_losses_and_metrics_are_light():
+def test_losses_metrics_and_data_in_memory_are_light():
     run(
         f"heavy = set({HEAVY!r})\n"
         "import churn_jax\n"
@@ -40,7 +40,10 @@ def test_the_package_losses_and_metrics_are_light():
         "of_flax = heavy & set(sys.modules)\n"
         "assert of_flax <= {'rich'}, of_flax\n"
         "import churn_jax.metrics\n"
-        "assert heavy & set(sys.modules) == of_flax, heavy & set(sys.modules)"
+        "assert heavy & set(sys.modules) == of_flax, heavy & set(sys.modules)\n"
+        "import churn_jax.data as data; data.load('digits')\n"
+        "names = {'tensorflow', 'tensorflow_datasets', 'grain'} & set(sys.modules)\n"
+        "assert not names, names"
     )
 
 
@@ -66,36 +69,37 @@ ASKED = (
 )
 
 
-def test_data_in_memory_needs_neither_tfds_nor_grain():
+def test_compare_help_lists_mistakes_and_presets_need_no_jax(tmp_path):
+    rows = "id,label,prob_a,prob_b\nx,a,0.9,0.1\ny,b,0.4,0.6\nz,b,0.3,0.7\n"
+    for side in ("old", "new"):
+        (tmp_path / f"{side}.csv").write_text(rows.replace("0.9,0.1", "0.2,0.8"))
+    files = [str(tmp_path / name) for name in ("old.csv", "new.csv")]
+    written = [
+        [part for kind in kinds for part in (f"--{kind}", str(tmp_path / kind))]
+        for kinds in ((), ("json", "markdown"))
+    ]
     run(
-        "import churn_jax.data as data; data.load('digits')\n"
-        "names = {'tensorflow', 'tensorflow_datasets', 'grain'} & set(sys.modules)\n"
-        "assert not names, names"
-    )
-
-
-def test_help_lists_and_mistakes_load_no_jax():
-    run(
-        "import contextlib, io\n"
+        "import churn_jax, contextlib, io\n"
+        "churn_jax.compare([0, 1], [0, 1], labels=[0, 1])\n"
+        "assert 'pyarrow' not in sys.modules\n"
         "from churn_jax.cli import main\n"
-        "def run(words):\n"
+        "def without(names, words, ended):\n"
         "    said = io.StringIO()\n"
         "    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):\n"
         "        try:\n"
-        "            main(words.split())\n"
+        "            assert main(words) in ended\n"
         "        except SystemExit:\n"
         "            pass\n"
-        "    assert said.getvalue(), words\n"
-        "    for name in ('jax', 'flax', 'optax', 'orbax', 'matplotlib'):\n"
-        "        assert name not in sys.modules, (words, name)\n"
+        "    found = names & set(sys.modules)\n"
+        "    assert said.getvalue() and not found, (words, found)\n"
+        "heavy = {'jax', 'matplotlib', 'typeguard', 'PIL'}\n"
+        f"for written in {written!r}:\n"
+        f"    without(heavy, {['compare', *files]!r} + written, [0])\n"
+        "heavy = {'jax', 'matplotlib', 'flax', 'optax', 'orbax'}\n"
         f"for words in {ASKED!r}:\n"
-        "    run(words)\n"
-        "assert 'churn_jax.reports.study_report' not in sys.modules"
-    )
-
-
-def test_presets_are_made_without_jax_and_their_methods_are_pytrees():
-    run(
+        "    without(heavy, words.split(), [0, 2])\n"
+        "assert 'churn_jax.reports.study_report' not in sys.modules\n"
+        # Presets have no JAX, and once it is there their methods are pytrees.
         "from churn_jax.studies import PRESETS, preset\n"
         "for name in PRESETS: preset(name), preset(f'{name}:tiny')\n"
         "from tests.experiments.presets import STUDIES, study\n"
@@ -113,27 +117,4 @@ def test_presets_are_made_without_jax_and_their_methods_are_pytrees():
         "    package = importlib.import_module(f'churn_jax.{name}')\n"
         "    assert set(package.__all__) <= set(dir(package)), name\n"
         "    for name in package.__all__: getattr(package, name)"
-    )
-
-
-def test_what_compare_prints_and_writes_loads_nothing_that_it_can_do_without(tmp_path):
-    rows = "id,label,prob_a,prob_b\nx,a,0.9,0.1\ny,b,0.4,0.6\nz,b,0.3,0.7\n"
-    for side in ("old", "new"):
-        (tmp_path / f"{side}.csv").write_text(rows.replace("0.9,0.1", "0.2,0.8"))
-    files = [str(tmp_path / name) for name in ("old.csv", "new.csv")]
-    written = [
-        [part for kind in kinds for part in (f"--{kind}", str(tmp_path / kind))]
-        for kinds in ((), ("json", "markdown"))
-    ]
-    run(
-        "import churn_jax, contextlib, io\n"
-        "churn_jax.compare([0, 1], [0, 1], labels=[0, 1])\n"
-        "assert 'pyarrow' not in sys.modules\n"
-        "from churn_jax.cli import main\n"
-        "heavy = {'jax', 'typeguard', 'matplotlib', 'PIL'}\n"
-        f"for written in {written!r}:\n"
-        "    with contextlib.redirect_stdout(io.StringIO()):\n"
-        f"        assert main({['compare', *files]!r} + written) == 0\n"
-        "    found = heavy & set(sys.modules)\n"
-        "    assert not found, (written, found)"
     )
