@@ -26,10 +26,10 @@ comments:
   numbers without any of these fails.
 """
 
+import contextlib
 import csv
 import dataclasses
 import functools
-import itertools
 import math
 import re
 import sys
@@ -116,6 +116,22 @@ def _records(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+class Numbers(dict):
+    """A record without what is no number; `pairs` are its columns with an error."""
+
+    def __init__(self, record: dict[str, str]) -> None:
+        for name, text in record.items():
+            with contextlib.suppress(TypeError, ValueError):
+                self[name] = float(text)
+        ends = [(n, n + end) for n in self for end in ("_std", "_stderr")]
+        self.pairs = [(n, self[n], self[end]) for n, end in ends if end in self]
+
+
+@functools.cache
+def _numbers(path: Path) -> list[Numbers]:
+    return [*map(Numbers, _records(path))]
+
+
 def _shows(text: str, value: str | float | None, scales=(1, 100), sign=True) -> set:
     """The scales at which `text` is `value` rounded to the digits of `text`."""
     try:
@@ -129,6 +145,7 @@ def _shows(text: str, value: str | float | None, scales=(1, 100), sign=True) -> 
     return {s for s in scales if abs(s * exact - shown) <= half * (1 + 1e-6)}
 
 
+@functools.cache
 def _plain(text: str) -> str:
     """Without code, targets of links, emphasis, and numbers of places."""
     text = re.sub(r"`[^`]*`|https?://[^\s)]*", "`", text)
@@ -350,7 +367,7 @@ class Page:
 
     def _check_prose(self, number: int, text: str, section: Section) -> None:
         marked = section.marked()
-        records = [r for f in marked.files for r in _records(f)] if marked else []
+        records = [r for f in marked.files for r in _numbers(f)] if marked else []
         for sentence in re.split(r"(?<=[.;:?!])\s+", _plain(text)):
             paper = re.search(r"\b[Pp]apers?\b", sentence)
             pairs = [m for m in _PAIR_P.finditer(sentence) if "." in m[0]]
@@ -391,23 +408,19 @@ class Page:
 
 def _has_p(record: dict, relation: str, text: str, column: str = r".*") -> bool:
     names = [name for name in record if re.fullmatch(rf"{column}_p(_holm)?", name)]
-    values = [record[name] for name in names if record[name]]
+    values = [record[name] for name in names]
     if relation == "<":
-        return any(float(value) < float(text) for value in values)
+        return any(value < float(text) for value in values)
     return any(_shows(text, value, (1,)) for value in values)
 
 
-def _has_pair(record: dict, value: str, error: str, relation: str, p: str) -> bool:
+def _has_pair(record: Numbers, value: str, error: str, relation: str, p: str) -> bool:
     """True if a column has the value, its error and, where one follows, its p."""
-    signed = value[0] in "+-"
     return any(
-        _shows(value, record[name], (scale,), signed)
-        and any(
-            _shows(error, record.get(f"{name}{end}"), (scale,))
-            for end in ("_std", "_stderr")
-        )
+        _shows(error, off, (scale,))
         and (not p or _has_p(record, relation, p, re.escape(name)))
-        for name, scale in itertools.product(record, (1, 100))
+        for name, exact, off in record.pairs
+        for scale in _shows(value, exact, sign=value[0] in "+-")
     )
 
 
