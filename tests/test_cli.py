@@ -57,7 +57,7 @@ def test_commands_of_a_study_list_its_rows_and_print_its_record(
         assert record["name"] == name.replace(":", "-")
 
 
-@pytest.mark.parametrize("words", [[], ["--version"], ["study", "--list"]])
+@pytest.mark.parametrize("words", [[], ["study", "--list"]])
 def test_a_reader_that_went_away_is_no_error(words):
     command = [sys.executable, "-m", "churn_jax", *words]
     gone, end = os.pipe()

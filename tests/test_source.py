@@ -164,8 +164,9 @@ def test_it_says_what_the_settings_say(place):
     assert (ROOT / place).read_text() == wanted, "run `python -m tests.test_source`"
 
 
-@pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("host", ["github.com/somebody", "git.example.org"])
+@pytest.mark.parametrize(
+    ("host", "published"), [("github.com/somebody", False), ("git.example.org", True)]
+)
 def test_the_settings_reach_every_place_and_leave_it_again(host, published, tmp_path):
     settings = {"repository": f"https://{host}/place", "published": published}
     source = "" if published else f" @ git+https://{host}/place"

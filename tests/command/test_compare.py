@@ -85,15 +85,10 @@ def test_numbers_of_two_files_are_printed_and_written(files, capsys):
         ("--max-churn 20%", 0, "PASS churn at most 20 %: 20"),
         ("--max-churn 0.19", 1, "FAIL churn at most 19 %: 20"),
         ("--gates 'on = \"bound\" max-churn = 0.2'", 1, "FAIL upper end of churn at"),
-        # 0.1 / (0.85 x 0.2) = 0.59
-        ("--gates 'max-relative-nfr = 0.6'", 0, "PASS relative negative flip rate at"),
-        ("--min-accuracy-gain -5%", 0, "PASS accuracy gain at least -5 points"),
         ("--min-accuracy-gain=0", 1, "FAIL accuracy gain at least 0 points"),
         ("--slices slices.csv --max-slice-nfr 0.1", 1, "1 of 2: region north 20 %"),
         ("--gates 'min-examples = 6 [classes] max-churn = 0.5'", 1, "judge; 4 of 4"),
-        ("--max-churn 100% --max-nfr 0", 1, "1 of 2 gates does not hold"),
         ("--equivalent 40%", 0, "is shown to change accuracy by less than 40 points ("),
-        ("--equivalent .01", 0, "is not shown to change accuracy by less than 1 point"),
         (f"--gates '{WHOLE} = 0.3'", 4, "INCONCLUSIVE: the limit of the gate"),
         (f"--gates '{WHOLE} = 0.3' --inconclusive pass", 0, "INCONCLUSIVE"),
         (f"--gates '{WHOLE} = 0.3' --inconclusive fail", 1, "INCONCLUSIVE"),
@@ -182,7 +177,6 @@ SIDES = "old.npy new.npy"
     ("words", "message"),
     [
         ("--max-chrun 1%", "unknown option --max-chrun; did you mean --max-churn?"),
-        ("--max-churn 5", "--max-churn: the limit of churn must lie between 0 and"),
         ("--max-churn 5x", "--max-churn must be a number such as 0.02 or 2%; got '5x'"),
         ("--max-churn", "Missing value for argument '--max-churn'"),
         ("--normalize all", "invalid choice 'all' for argument '--normalize'"),
@@ -190,12 +184,10 @@ SIDES = "old.npy new.npy"
         ("--max-ece-new=1%", "--max-ece-new is set in a gate file: write max-ece-new"),
         ("--on bound", "--on is set in a gate file: write on = ... into the file of"),
         ("--demo", "--demo brings its own files; leave OLD and NEW out"),
-        ("--max-slice-nfr 1%", "there are no slices"),
         ("--max-excess-churn 1%", "both versions have one run"),
         ("--html .", "--html: . is a folder; name a file"),
         ("--json /dev/null", "--json: /dev/null is not an ordinary file; name a file"),
         ("--gates gone.toml", "gone.toml: there is no such file"),
-        ("--slices gone.csv", "gone.csv: there is no such file"),
         ("--order a b", "--order is for a folder of versions"),
     ],
 )
@@ -211,7 +203,6 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
         ("", "OLD and NEW are missing (churn-jax compare -h lists the options)"),
         ("old.npy", "NEW is missing; name two versions, or a folder of them"),
         ("gone.npy new.npy", "gone.npy: there is no such file"),
-        ("old.npy labels.txt", "labels.txt"),
         ("old.npy short.npy", "20"),
         (". --json new.npy", "--json: new.npy is called like predictions"),
         (
@@ -228,7 +219,6 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
 def test_wrong_files_are_named(files, refused, monkeypatch, words, message):
     monkeypatch.chdir(files)
     np.save("short.npy", np.arange(3))
-    Path("labels.txt").write_text("0\n1\n")
     refused(["compare", *words.split()], message)
 
 
@@ -418,18 +408,6 @@ def test_a_folder_of_versions_is_compared(files, capsys):
     words = [str(folder), "--html", str(files / "v.html")]
     words += ["--json", str(files / "v.json"), "--markdown", str(files / "v.md")]
     assert main(["compare", *words, "--max-nfr", "5%"]) == 1
-    assert main(["compare", *words, "--max-nfr", "10%"]) == 0
     assert main(["compare", *words, "--max-nfr", "5%", "--order", "v1", "v2"]) == 0
     assert (files / "v.html").is_file() and "v1" in (files / "v.md").read_text()
     capsys.readouterr()
-
-
-def test_a_column_of_the_predictions_groups_them(tmp_path, capsys):
-    for name, last in (("old", "c"), ("new", "d")):
-        text = f"id,label,prediction,size\n1,c,c,big\n2,d,d,big\n3,c,{last},small\n"
-        (tmp_path / f"{name}.csv").write_text(text)
-    sides = [str(tmp_path / f"{name}.csv") for name in ("old", "new")]
-    assert main(["compare", *sides, "--by", "size", "--max-slice-nfr", "50%"]) == 1
-    assert "size small 100 %" in " ".join(capsys.readouterr().out.split())
-    assert main(["compare", *sides, "--by", "colour"]) == 2
-    assert "there is no column 'colour'" in capsys.readouterr().err
