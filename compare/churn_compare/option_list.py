@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import inspect
 import io
 import re
@@ -68,6 +69,7 @@ def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any
         yield field, default
 
 
+@functools.cache
 def helps_of(cls: type) -> dict[str, str]:
     """Help of fields, from docstrings of a class and its bases or from comments."""
     found = {}
@@ -99,10 +101,8 @@ def read_options(
             sections.append([])
         else:
             sections[-1] += text.split()
-    found = [" ".join(words) for words in sections if words]
-    sentence = (
-        found["╭" not in box and len(found) > 1] if found else "unreadable options"
-    )
+    found = [" ".join(words) for words in sections if words] or ["unreadable options"]
+    sentence = found["╭" not in box and len(found) > 1]
     if choices := re.search(r"one of \(([^()]+)\)", sentence):  # in a set's order
         ordered = ", ".join(sorted(choices[1].split(", ")))
         sentence = sentence.replace(choices[1], ordered)
