@@ -101,7 +101,7 @@ def test_the_tpu_compiler_moves_what_it_must_alone(tmp_path):
         env={**as_users_have_it(), "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     for path, networks in zip(asked, networks_of.values()):
