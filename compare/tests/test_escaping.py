@@ -3,7 +3,7 @@
 import pytest
 
 from churn_compare.cli import main
-from churn_compare.escaping import escape, markdown_text, printable
+from churn_compare.escaping import markdown_text, printable
 from tests.cases import csv_file
 
 NAMES = (
@@ -32,10 +32,6 @@ def test_names_cannot_steer_a_terminal():
 def test_no_part_of_a_name_is_a_workflow_command(name):
     for said in (printable(name), markdown_text(name)):
         assert not any(part in said for part in ("::", "##[", "##vso[", "##teamcity["))
-
-
-def test_html_keeps_lines_and_loses_controls():
-    assert escape("<a>\n\x1b\u202e") == "&lt;a&gt;\n  "
 
 
 def test_every_output_of_compare_is_clean(tmp_path, capsys):

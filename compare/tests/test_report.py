@@ -91,17 +91,17 @@ def test_every_part_of_a_whole_comparison_is_on_the_page(whole, text):
     assert text.index('<strong class="bad">FAIL</strong>') < text.index("<table")
 
 
-def test_a_thousand_classes_are_listed_in_a_small_page(rng):
-    labels = np.arange(12_000) % 1000
-    old, new = (np.where(rng.random(12_000) < 0.8, labels, 7) for _ in range(2))
+def test_hundreds_of_classes_are_listed_in_a_small_page(rng):
+    labels = np.arange(3600) % 300
+    old, new = (np.where(rng.random(3600) < 0.8, labels, 7) for _ in range(2))
     result = compare_pair(pair_of(old[None], new[None], labels)[0], resamples=100)
     listed = Regression("x" * 300, "a" * 300, "b", "c", 0.5, 0.5, 0.1, 1.0)
     result = dataclasses.replace(result, regressions=(listed,) * 500)
     text = html_page(result.document())
-    assert len(text.encode()) < 2_000_000
-    assert "<details><summary>All 1,000</summary>" in text
-    assert max(map(len, Page(text).tables)) == 1 + 1000
-    openly = text[text.index("<h2>Classes") : text.index("<summary>All 1,000")]
+    assert len(text.encode()) < 700_000
+    assert "<details><summary>All 300</summary>" in text
+    assert 1 + 300 in map(len, Page(text).tables)
+    openly = text[text.index("<h2>Classes") : text.index("<summary>All 300")]
     assert openly.count("<tr>") == 1 + 30
     assert "450 more" in text
 
@@ -173,6 +173,7 @@ def test_a_notebook_shows_verdict_gates_and_numbers_in_its_own_style(whole):
     for fact in ("FAILED", "FAIL", "PASS", "Accuracy", "Relative NFR"):
         assert fact in shown, fact
     assert "svg" not in page.tags and len(html) < 20_000
+    assert "mathjax_ignore" in html  # $x$ in a name is not a formula
     style = resources.files("churn_compare.documents") / "templates" / "fragment.css"
     rules = re.sub(r"/\*.*?\*/", "", style.read_text())  # without comments
     for rule in re.findall(r"([^{}]+)\{", rules):
@@ -197,8 +198,9 @@ def test_every_part_of_a_full_comparison_is_printed(whole):
     assert len(brief.splitlines()) < 45 and "Slices" not in brief
 
 
-@pytest.mark.parametrize("width", [60, 120])
-@pytest.mark.parametrize("names", [None, tuple(f"kind-{i} " * 6 for i in range(10))])
+@pytest.mark.parametrize(
+    ("width", "names"), [(60, tuple(f"kind-{i} " * 6 for i in range(10))), (120, None)]
+)
 def test_printed_lines_fit_and_numbers_are_whole(width, names):
     result = result_of(runs=2, names=names)
     text = plain_text(result.terminal(full=True), width)

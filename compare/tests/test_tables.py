@@ -5,11 +5,9 @@ import math
 
 import pytest
 
-from churn_compare.comparison import compare_pair
 from churn_compare.documents import Cell
 from churn_compare.number_text import (
     count_text,
-    judgement,
     level_text,
     p_text,
     range_text,
@@ -21,7 +19,7 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Interval
 from churn_compare.tables import changes_table, singles_table
-from tests.cases import NAN, pair_of, random_logits, result_of
+from tests.cases import NAN, result_of
 
 
 @pytest.mark.parametrize(
@@ -68,22 +66,6 @@ def test_p_values_counts_and_shares():
     assert [size_text(size, "points") for size in said] == list(said.values())
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high", "word"),
-    [
-        ("accuracy_gain", 0.01, 0.02, "better"),
-        ("accuracy_gain", -0.02, -0.01, "worse"),
-        ("accuracy_gain", -0.01, 0.01, "unclear"),
-        ("accuracy_gain", 0.0, 0.01, "unclear"),
-        ("accuracy_gain", NAN, NAN, "unclear"),
-        ("nll_change", 0.01, 0.02, "worse"),
-        ("ece_change", -0.02, -0.01, "better"),
-    ],
-)
-def test_a_change_counts_where_its_interval_leaves_zero_out(name, low, high, word):
-    assert judgement(name, Interval((low + high) / 2, low, high)) == word
-
-
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("scored", [True, False])
 def test_every_quantity_is_in_one_table(labelled, scored):
@@ -115,13 +97,3 @@ def test_a_change_has_a_mark(change, mark):
     heading, old, new, _ = table.cells[1]
     assert (heading.text, old) == ("NLL", Cell("–"))
     assert new.text == value_text(result["nll_new"], "number")
-
-
-def test_retraining_is_shown_for_the_sides_that_have_runs():
-    names = {"within_old", "within_new", "excess_churn"}
-    result, table = result_of(runs=2), singles_table(result_of(runs=2))
-    shown = {QUANTITIES[name].heading for name in names}
-    assert shown <= {row[0].text for row in table.cells}
-    assert result["excess_churn"] == result.noise.excess
-    one, _ = pair_of(*random_logits(0, (1, 2))[1:])
-    assert names - {*compare_pair(one, resamples=100).quantities} == {"within_old"}

@@ -1,6 +1,5 @@
 """What a comparison says in sentences, of numbers given by hand."""
 
-import dataclasses
 import math
 
 import pytest
@@ -64,12 +63,6 @@ def test_nothing_changes():
         "No example that was right is wrong now (interval 0.00 to 0.40 %); "
         "none was wrong and is right now."
     )
-
-
-def test_without_labels_nothing_is_better_or_worse():
-    churn = {"churn": QUANTITIES["churn"]}
-    said = sentences(dataclasses.replace(result_of(), quantities=churn))
-    assert len(said) == 2 and "no labels" in said[1]
 
 
 def test_probabilities_are_judged_where_they_change():
