@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from churn_compare import array_files, compare
-from churn_compare.reading.labels import read_ids, read_labels
 from churn_compare.reading.sides import read_side
 from churn_compare.store import ShardWriter, load_predictions, write_index
 from tests.cases import fails
@@ -31,12 +30,6 @@ def _with(path, **more):
     arrays = {"ids": np.arange(N), "labels": np.arange(N) % C}
     np.savez_compressed(path, **arrays, **more)
     return path
-
-
-@pytest.mark.parametrize("read", [read_side, read_ids, read_labels, load_predictions])
-def test_only_what_is_used_is_unpacked(read, rng, tmp_path, little_memory):
-    logits = rng.normal(size=(N, C))
-    read(_with(tmp_path / "a.npz", unused=np.zeros(10**6), logits=logits))
 
 
 @pytest.mark.parametrize("read", [read_side, load_predictions])

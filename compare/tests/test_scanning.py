@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from scipy import special
@@ -126,14 +126,6 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
                     np.testing.assert_allclose(value, getattr(b, name), rtol=1e-6)
 
 
-def test_ties_go_to_the_lowest_class_at_full_precision():
-    close = np.array([[[1.0, 1.0 + 1e-12, 0.0], [2.0, 2.0, 2.0]]])
-    _, found = pair_of(close, close.astype(np.float32))
-    assert found.old.predicted.tolist() == [[1, 0]]
-    assert found.new.predicted.tolist() == [[0, 0]]
-    assert (found.old.ties, found.new.ties) == (1, 2)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("ascending", ["a b c", "2 9 10", "2 10 a", "c10 c9 d"])
@@ -196,26 +188,6 @@ def test_classes_that_a_row_excludes_are_unknown_there(nothing):
     assert found.kl is None  # of a class that the old side excludes
 
 
-def test_probabilities_of_zero_have_a_floor():
-    old = np.array([[[1.0, 0.0]]])
-    new = np.array([[[0.5, 0.5]]])
-    _, found = pair_of(old, new, kinds=("probabilities",) * 2, labels=np.array([1]))
-    assert found.old.label_log_prob[0, 0] == -np.inf
-    kl = np.log(2)  # as log(1 / 0.5)
-    assert_close(found.kl, [[[kl]]])
-    assert_close(found.surrogate, [[[0.5]]])
-
-
-def test_predicted_classes_next_to_scores():
-    classes = np.argmax(scores(0), -1)
-    sides = Table("old", "classes", classes), Table("new", "logits", scores(1))
-    moved = {"old_columns": np.arange(1, 8), "old_rows": np.arange(60)[::-1]}
-    found = scan(Pair(*sides, np.arange(60), 8, **moved))
-    assert np.array_equal(found.old.predicted, classes[:, ::-1] + 1)
-    assert found.old.confidence is None and found.new.confidence is not None
-    assert found.surrogate is None and found.kl is None
-
-
 @pytest.mark.parametrize(
     ("kind", "row", "message"),
     [
@@ -250,13 +222,6 @@ def test_every_fault_of_both_sides_is_told_with_its_run():
         "9 (run 0); new: 60 of 60 examples have infinite logits, for example ids "
         "0, 1, 2, ..."
     )
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_rounded_probabilities_still_sum_to_one(dtype):
-    probs = softmax(np.random.default_rng(0).normal(size=(1, 20, 2000)))
-    rounded = np.asarray(jnp.asarray(probs, dtype))
-    pair_of(rounded, rounded, kinds=("probabilities",) * 2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -357,10 +322,10 @@ def test_mapped_files_do_not_stay_in_memory(tmp_path, monkeypatch):
     assert mapped_bytes(path) < 8e6
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float16])
 def test_an_unknown_class_is_impossible_and_its_logit_finite(dtype):
-    logits = jnp.asarray([3.0, -20.0, UNKNOWN_LOGIT], dtype)
-    probs = jax.nn.softmax(logits.astype(jnp.float32))
+    logits = np.array([3.0, -20.0, UNKNOWN_LOGIT], dtype)
+    probs = softmax(logits.astype(np.float32))
     assert probs[2] == 0.0 and probs[1] > 0.0
     assert 0.0 * logits[2] == 0.0
     np.testing.assert_array_equal(known_classes(logits), [True, True, False])

@@ -22,7 +22,6 @@ from churn_compare.store import (
     write_index,
 )
 from churn_compare.stored_logits import StoredLogits
-from churn_compare.versions import compare_versions
 from tests.cases import fails
 
 R, N, C = 2, 23, 4
@@ -51,16 +50,6 @@ def test_a_saved_file_loads_as_it_was(rng, tmp_path, ids):
     assert_same(loaded, saved)
     assert loaded.logits.dtype == np.float32
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["p.npz"]
-
-
-def test_a_file_of_another_framework_with_one_run_loads(rng, tmp_path):
-    logits = rng.normal(size=(5, 3))
-    arrays = {"ids": np.arange(5), "labels": np.zeros(5, int), "logits": logits}
-    np.savez(tmp_path / "p.npz", **arrays)
-    loaded = load_predictions(tmp_path / "p.npz")
-    assert loaded.logits.shape == (1, 5, 3)
-    np.testing.assert_allclose(loaded.logits[0], logits, rtol=1e-6)
-    assert loaded.meta == {}
 
 
 def test_log_of_zero_probability_is_allowed():
@@ -248,20 +237,6 @@ def test_rows_are_picked_as_from_one_array(rng):
     for wrong in ((3, 0), (0, 17), (0, [-18]), (0, 1.5), ([0, 1], 2)):
         with pytest.raises(IndexError):
             rows[wrong]
-
-
-def test_runs_that_stopped_are_left_out_without_reading_the_others(rng, tmp_path):
-    ids, labels, logits = _drawn(rng, runs=3)
-    logits[1] = np.nan
-    meta = {"stopped": [{"replica": 1}]}
-    side = read_side(_write(tmp_path, ids, labels, logits, [np.arange(N)], meta=meta))
-    assert side.runs == (0, 2)
-    assert isinstance(side.values, StoredLogits)
-    np.testing.assert_array_equal(side.values, logits[[0, 2]])
-
-
-def test_the_shards_of_one_version_are_no_folder_of_versions(written):
-    fails("the shards of one version", compare_versions, written)
 
 
 def _name(part, shard):

@@ -54,20 +54,12 @@ def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("column", ["id", "label", "prediction"])
-def test_names_of_millions_of_characters_are_refused(tmp_path, capsys, column):
+def test_very_long_names_are_refused(tmp_path, capsys, column):
     rows = [{"id": f"e{i}", "label": "a", "prediction": "a"} for i in range(30)]
-    rows[3][column] = "<b>" * 5_000_000
+    rows[3][column] = "<b>" * 100_000
     assert compare(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows))) == 2
     said = capsys.readouterr().err
-    assert "at most 10,000 characters; one has 15,000,000" in said and len(said) < 600
-
-
-def test_long_names_are_shown_without_harm(tmp_path, capsys):
-    rows = ROWS.replace("e3,a,a", f"{'x' * 9000},a,{'<b>' * 3000}")
-    page = tmp_path / "page.html"
-    assert compare(tmp_path, "a.csv", rows, "--html", str(page)) == 0
-    assert len(capsys.readouterr().out) < 100_000
-    assert page.stat().st_size < 1_000_000 and "<b>" not in page.read_text()
+    assert "at most 10,000 characters; one has 300,000" in said and len(said) < 600
 
 
 def archive(*samples, changed=()):
@@ -93,15 +85,11 @@ DEEP = "[" * 100_000 + "]" * 100_000
     ("name", "content", "message"),
     [
         ("a.csv", ROWS.replace("e3,", "e\0,"), "the character with number 0"),
-        ("a.csv", ROWS.replace("e3,", "\xe9,").encode("latin-1"), "not in UTF-8"),
         ("a.csv", ROWS.replace("e3,", "x" * 5_000_000 + ","), "a million characters"),
         ("a.csv", ROWS.replace("e3,a", 'e3,"a'), "a.csv"),
-        ("a.csv.gz", gzip.compress(ROWS.encode(), mtime=0)[:40], "a.csv.gz"),
         ("a.jsonl", '{"id": ' + "[" * 100_000, "line 1 is not JSON"),
         ("a.jsonl", b'{"id": "\xe9", "prediction": 1}', "not in UTF-8"),
         ("a.json", '{"columns": ["id"], "data": [1]}', "a.json: cannot be read"),
-        ("a.npz", b"PK\x03\x04" + bytes(100), "it is truncated"),
-        ("a.npy", b"\x93NUMPY\x01\x00\xff\xff{", "the header of the array is damaged"),
         ("a.parquet", b"PAR1" + b"\xff" * 100 + b"PAR1", "a.parquet"),
         ("a.eval", archive(changed=[(24, "<I", 10)]), "Bad CRC-32"),  # its size
         ("a.eval", archive(changed=[(42, "<I", 2**31)]), "Truncated"),  # its place
@@ -126,13 +114,6 @@ def test_files_that_lie_are_refused_in_a_sentence(
     assert message in said and f"/{name}: " in said and len(said) < 600
 
 
-def test_names_in_an_archive_are_not_paths(tmp_path):
-    folder = tmp_path / "a" / "b" / "c"
-    folder.mkdir(parents=True)
-    assert compare(folder, "a.eval", archive()) == 0
-    assert [file.name for file in tmp_path.rglob("*.*")] == ["a.eval"]
-
-
 def test_a_sample_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
     bomb = json.dumps(SAMPLE | {"input": "0" * 1_000_000})
@@ -140,13 +121,12 @@ def test_a_sample_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, c
     assert "more than half of the" in capsys.readouterr().err
 
 
-HARM = "<script>alert(1)</script>|`x`](javascript:alert(1))\x1b[31m\u202e\0"
-
-
-@pytest.mark.parametrize("answer", [HARM, "x" * 5_000_000, "\0", "word " * 1_000_000])
-def test_answers_are_shown_without_harm(tmp_path, capsys, answer):
+def test_answers_are_shown_without_harm(tmp_path, capsys):
+    harm = "<script>alert(1)</script>|`x`](javascript:alert(1))\x1b[31m\u202e\0"
+    answers = harm, "x" * 1_000_000, "\0", "word " * 200_000
     rows = [{"id": f"<b>{i}|", "answer": "a", "target": "a"} for i in range(30)]
-    lines = [rows, [{**rows[0], "answer": answer}, *rows[1:]]]
+    lines = [rows, [*({**rows[i], "answer": of} for i, of in enumerate(answers))]]
+    lines[1] += rows[len(answers) :]
     sides = [jsonl(tmp_path / f"{i}.jsonl", side) for i, side in enumerate(lines)]
     pages = [tmp_path / "page.html", tmp_path / "page.md"]
     words = [*sides, "--html", pages[0], "--markdown", pages[1]]
