@@ -67,6 +67,37 @@ def random_logits(seed, runs=(1, 1), examples=40, classes=4):
     return labels, *sides
 
 
+def reference(old, new, labels):
+    """All that needs predicted classes only, over pairs of runs in float64."""
+    out = {}
+    for a in old:
+        for b in new:
+            right, now = a == labels, b == labels
+            changed = a != b
+            negative, positive = np.mean(right & ~now), np.mean(~right & now)
+            union = np.union1d(a, b)
+            chance = sum(np.mean(a == c) * np.mean(b == c) for c in union)
+            numbers = {
+                "accuracy_old": right.mean(),
+                "accuracy_new": now.mean(),
+                "accuracy_gain": now.mean() - right.mean(),
+                "churn": changed.mean(),
+                "kappa": (1 - changed.mean() - chance) / (1 - chance),
+                "negative_flip_rate": negative,
+                "positive_flip_rate": positive,
+                "relative_negative_flip_rate": negative
+                / (right.mean() * (1 - now.mean())),
+                "backward_trust_compatibility": np.mean(now[right]),
+                "backward_error_compatibility": np.mean(~right[~now]),
+                "good_churn": np.mean((~right & now)[changed]),
+                "bad_churn": np.mean((right & ~now)[changed]),
+                "neutral_churn": np.mean((~right & ~now)[changed]),
+            }
+            for name, number in numbers.items():
+                out.setdefault(name, []).append(number)
+    return {name: np.mean(numbers) for name, numbers in out.items()}
+
+
 def groups_of(scanned, labels, group, count, clusters=None):
     """Name to `Intervals` of every group of examples, and the groups' p."""
     groups = Groups(np.asarray(group), count, clusters)

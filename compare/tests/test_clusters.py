@@ -9,7 +9,6 @@ from churn_compare import join, read_side
 from churn_compare.noise import noise_floor
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition, ratio, value_sums
-from churn_compare.versions import compare_versions
 from tests.cases import class_scan, csv_file, fails, groups_of, intervals, noise, p_of
 
 
@@ -70,14 +69,6 @@ def test_copies_of_each_example_are_one_cluster():
     assert noise(copied).p < 0.7 * ours.p < 0.5
 
 
-def test_without_an_event_clusters_count_and_not_examples():
-    same, clusters = np.zeros(1000, int), np.arange(1000) % 20
-    found = intervals(class_scan(same, same), same, clusters=clusters)
-    t = stats.t.ppf(0.975, 19)
-    assert found["churn"].high == pytest.approx(t**2 / (20 + t**2))
-    assert found["accuracy_gain"].high == pytest.approx(t**2 / (20 + t**2))
-
-
 def test_more_clusters_than_groups():
     scanned, labels, clusters = clustered(5, clusters=9000, examples=30000)
     parts = partition(len(labels), 1, 0, clusters)
@@ -132,13 +123,6 @@ def test_clusters_as_values_as_a_mapping_and_as_a_column(tmp_path):
     assert "6 examples in 3 clusters of doc" in str(found)
     assert "for new clusters of doc" in str(found)
     assert found.to_dict()["clusters"]["column"] == "doc"
-
-
-def test_clusters_of_a_folder_of_versions(tmp_path):
-    for name, values in (("v1", OLD), ("v2", NEW)):
-        np.savez(tmp_path / f"{name}.npz", predictions=values, doc=DOCUMENTS)
-    found = compare_versions(tmp_path, labels=LABELS, clusters="doc")
-    assert found.whole.clusters.count == 3
 
 
 def test_examples_without_a_cluster_are_alone():

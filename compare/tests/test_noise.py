@@ -11,7 +11,6 @@ from churn_compare.estimates import all_examples, share_ends, uncertainty
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gate_outcomes import judge
 from churn_compare.outcomes import noise_floor
-from churn_compare.pair import Scanned
 from churn_compare.verdict import sentences
 from tests.cases import class_scan, noise
 
@@ -66,8 +65,6 @@ def solves(value, of_examples, normal, of_runs, freedom, tail):
     "old, new, of_runs, moved",
     [
         (2, 3, 0, 0.3),
-        (2, 3, 0, 0.4),
-        (3, 3, 0, 0.9),
         (3, 3, 0.6, 0.5),
         (3, 3, 0.6, 0.9),
     ],
@@ -168,12 +165,6 @@ def test_churn_within_a_side_has_the_interval_of_the_jackknife():
     found = noise(scanned).within_old
     assert found.value == pytest.approx(within(x))
     np.testing.assert_allclose((found.low, found.high), ends)
-
-
-def test_identical_versions_are_not_said_to_differ():
-    scanned = sides(0, 3, 3)
-    found = noise(Scanned(scanned.old, scanned.old))
-    assert found.excess.value < 0 and found.p > 0.5
 
 
 def test_noise_by_hand():

@@ -38,20 +38,6 @@ def test_the_command_reads_lines_judges_gates_and_writes_pages(tmp_path, capsys)
     assert main([str(old), str(new), "--max-nfr", "30%"]) == 0
 
 
-def test_order_of_rows_changes_nothing_and_repeats_are_runs(rng, tmp_path):
-    rows = [
-        {"id": i, "run": r, "score": rng.normal(), "correct": int(rng.random() < 0.5)}
-        for i, r in np.ndindex(30, 3)
-    ]
-    new = [row | {"score": row["score"] + 1} for row in rows]
-    straight = compare_outcomes(rows, new)
-    shuffled = compare_outcomes([rows[i] for i in rng.permutation(90)], new)
-    assert straight["score"].runs == (3, 3)
-    for name in ("score", "correct"):
-        assert straight[name].quantities == shuffled[name].quantities
-    assert straight["score"]["score_change"].value == pytest.approx(1.0)
-
-
 def test_answers_are_compared_without_capitals_and_spaces():
     old = {"answer": [" The  Paris", "4", "-4"], "target": ["the paris", "4", "4"]}
     new = {"answer": ["4", "four", "the paris"], "target": ["4", "4", "The Paris"]}
@@ -184,16 +170,6 @@ def test_equivalence_is_another_sentence_than_no_difference(rng):
     assert "is shown to change the mean by less than 0.05" in str(shown)
     short = [{"score": side["score"][:10]} for side in (old, new)]
     assert "The update is not shown" in str(compare_outcomes(*short, equivalent=0.05))
-
-
-def test_slices_and_clusters():
-    ids = np.arange(60)
-    old, new = ({"id": ids, "correct": of} for of in (ids % 3 > 0, ids % 4 > 0))
-    slices = {"id": ids, "topic": np.where(ids < 30, "a", "b"), "user": ids // 6}
-    found = compare_outcomes(old, new, slices=slices, clusters="user")
-    assert found["correct"].clusters.count == 10
-    (a, b) = found["correct"].groups
-    assert (a.name, a.examples, b.examples) == ("a", 30, 30)
 
 
 def test_space_around_ids_counts_in_no_file():
@@ -465,18 +441,6 @@ def test_runs_within_a_tolerance_of_the_first_may_differ_from_each_other():
     runs = {"id": [1, 2] * 3, "run": [0, 0, 1, 1, 2, 2], "score": np.ravel(scores)}
     both = compare_outcomes(runs, runs, tolerance=0.01, confirm=["same-file"])["score"]
     assert both["stability_old"].value == 0
-
-
-def test_noise_of_classes_in_clusters(tmp_path):
-    rows = [f"{i},{'' if i == 3 else i // 5},{i % 3 == 0:d}" for i in range(40)]
-    other = [row[:-1] + "1" for row in rows[:10]] + rows[10:]
-    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    for path, lines in zip(paths, (rows, other[::-1])):
-        path.write_text("\n".join(["id,user,prediction", *lines, ""]))
-    found = noise_floor(*paths, clusters="user")
-    assert found["prediction"].clusters.count == 9  # the one without a user is alone
-    assert "1 of 40 examples have no cluster: each is one of its own." in found.notes
-    assert found["prediction"]["runs_differ"].value == 6 / 40
 
 
 LOGS = Path(__file__).parent / "logs"  # experiments/compare/evaluation_logs.py

@@ -1,7 +1,6 @@
 """Numbers of a measure, their intervals and distances against plain definitions."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -31,24 +30,6 @@ def test_a_change_of_scores_is_the_paired_t_test():
     assert found.p == pytest.approx(test.pvalue)
     narrow = test.confidence_interval(0.9)
     assert (found.within.low, found.within.high) == pytest.approx(narrow)
-
-
-def test_runs_are_averaged_per_example():
-    measure = scores(runs=(3, 2))
-    means = Measure("s", "score", measure.old.mean(0)[None], measure.new.mean(0)[None])
-    several, one = (estimate(m).quantities["score_change"] for m in (measure, means))
-    assert dataclasses.astuple(several) == pytest.approx(dataclasses.astuple(one))
-
-
-def test_clusters_are_as_examples_of_their_sums():
-    """Equal clusters: the t-test of their means."""
-    measure = scores(90)
-    clusters = np.arange(90) % 15
-    change = (measure.new - measure.old)[0]
-    means = [change[clusters == c].mean() for c in range(15)]
-    ends = stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
-    found = estimate(measure, clusters).quantities["score_change"]
-    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -185,15 +166,6 @@ def test_errors_fall_where_values_come_nearer():
     assert found["mean_distance"].value == pytest.approx(0.5)
 
 
-def test_a_detectable_change_is_found_in_four_of_five_cases():
-    rng = np.random.default_rng(1)
-    found = estimate(scores(80, seed=5))
-    spread = np.std((scores(80, seed=5).new - scores(80, seed=5).old)[0], ddof=1)
-    draws = rng.normal(found.detectable, spread, size=(4000, 80))
-    p = stats.ttest_1samp(draws, 0.0, axis=1).pvalue
-    assert np.mean(p < 0.05) == pytest.approx(0.8, abs=0.03)
-
-
 RNG = np.random.default_rng(0)
 
 
@@ -223,24 +195,6 @@ def test_kendall_is_scipys_over_common_items():
         places = [things[j].index(item) for item in both]
         tau = stats.kendalltau(range(len(both)), places).statistic
         assert found == pytest.approx(1 - tau)
-
-
-def test_distances_are_zero_for_equals_and_symmetric():
-    things = [("a",), ("a", "b"), ("b", "a"), ()]
-    for kind, size in itertools.product(("set", "ranking"), (1, 4)):
-        codes = np.arange(size)[None]
-        measure = Measure("m", kind, codes, codes[:, ::-1], things)
-        a, b = measure.old[0], measure.new[0]
-        assert not measure.distance(a, a).any()
-        np.testing.assert_array_equal(measure.distance(a, b), measure.distance(b, a))
-
-
-def test_worth_of_a_value_is_minus_its_error_and_of_a_score_itself():
-    of = np.array([[1.0, 4.0]])
-    value = Measure("v", "value", of, of, target=np.array([2.0, 4.0]))
-    assert value.worth(of[0]).tolist() == [-1.0, 0.0]
-    assert Measure("s", "score", of, of).worth(of[0]).tolist() == [1.0, 4.0]
-    assert not Measure("v", "value", of, of).judged
 
 
 def test_a_relative_tolerance_is_a_share_of_the_larger():
