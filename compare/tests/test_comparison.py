@@ -63,22 +63,6 @@ def test_runs_that_go_together_are_compared_one_by_one():
     )
 
 
-def test_independent_runs_are_compared_each_with_each():
-    old, _, labels = runs_of_two_versions(0.0)
-    result = compare(old, old[[1, 2, 0]] + 0.01, labels=labels, **FEW)
-    assert not result.paired  # the same runs, but of other names
-    assert "on average over 9 pairs of runs (3 old, 3 new)" in sentences(result)[0]
-
-
-def test_each_side_may_be_of_its_own_kind():
-    probabilities = np.tile([0.4, 0.6], (40, 1))
-    logits = np.eye(2)[[0] * 40]
-    result = compare(
-        probabilities, logits, old_kind="probabilities", new_kind="logits", **FEW
-    )
-    assert (result.old.kind, result.new.kind) == ("probabilities", "logits")
-
-
 def test_the_level_is_that_of_every_interval():
     old, new = runs(0, 3), runs(1, 3)
     slices = {"half": ["a"] * 20 + ["b"] * 20}

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from churn_compare import (
-    QUANTITIES,
     Gate,
     GateError,
     compare,
@@ -15,11 +14,7 @@ from churn_compare import (
     compare_versions,
 )
 from churn_compare.gates import (
-    EXCESS,
-    SHORT,
     as_gates,
-    bound_and_quantity,
-    limit_of,
     read_gates,
     read_waivers,
 )
@@ -73,16 +68,6 @@ def test_a_file_says_what_it_says(tmp_path):
     )
 
 
-@pytest.mark.parametrize("bound", ["max", "min"])
-def test_every_quantity_has_a_key(bound):
-    for name in (*QUANTITIES, EXCESS):
-        assert bound_and_quantity(f"{bound}-{name}") == (bound, name)
-        hyphens = name.replace("_", "-")
-        assert bound_and_quantity(f"{bound}-{hyphens}") == (bound, name)
-    for short, name in SHORT.items():
-        assert bound_and_quantity(f"{bound}_{short}") == (bound, name)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -125,15 +110,6 @@ def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
     fails("it is a folder", read_gates, tmp_path, of=GateError)
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\nmax-nfr = 0.1")
     fails("not a TOML file", read_gates, tmp_path / "latin.toml", of=GateError)
-
-
-def test_limits_are_numbers_or_percentages():
-    limits = {"2%": 0.02, " 2 % ": 0.02, "0.02": 0.02, 0.02: 0.02, 1: 1.0, "-1%": -0.01}
-    for given, value in limits.items():
-        assert limit_of(given, "x") == pytest.approx(value, abs=0)
-    for given in ("", "%", "2%%", "two", None, True, [], "inf", "nan%"):
-        with pytest.raises(GateError, match="max-churn must be a number such as"):
-            limit_of(given, "max-churn")
 
 
 def test_gates_are_given_as_they_come(tmp_path):

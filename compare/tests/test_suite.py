@@ -106,15 +106,6 @@ def test_equal_releases_pass(tmp_path):
     assert main(["suite", str(old), str(new)]) == 0
 
 
-def test_a_benchmark_that_cannot_be_read_fails_and_others_are_compared(tmp_path):
-    old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
-    (new / "digits.csv").write_text("id,label,prediction\n1,2\n")
-    found = compare_suite(old, new)
-    assert [g.state for of in found.benchmarks for g in of.gates].count("fail") == 1
-    (digits,) = (of for of in found.benchmarks if of.name == "digits")
-    assert digits.result is None and "digits.csv" in digits.gates[0].line
-
-
 @pytest.mark.parametrize(
     ("rules", "error"),
     [
