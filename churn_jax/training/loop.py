@@ -419,8 +419,10 @@ class _Loop:
         return _scores(logits, labels)
 
     def save(self) -> None:
+        agreed = self.size  # by all processes, before this one's own measurements
         self._mark()
         self._wait(0)
+        self.size = agreed
         self.report("saving")
         tree = {"state": self.joined(), "best": self.session.best}
         meta = {"updates_done": self.done, "seconds": self.seconds()}

@@ -201,6 +201,19 @@ def test_progress_checkpoints_and_stops_follow_the_devices_not_the_dispatch(
         assert lost < 2.0, saved
 
 
+def test_the_block_after_a_checkpoint_is_as_long_as_processes_agreed(
+    monkeypatch, tmp_path
+):
+    saved = []
+    monkeypatch.setattr(Checkpoints, "save", lambda self, n, *_: saved.append(n))
+    monkeypatch.setattr(loop, "_next_block", lambda updates, seconds: 7)
+    # Another process measured two updates, and a checkpoint is due.
+    monkeypatch.setattr(loop, "greatest", lambda own: [0, 1, -2])
+    run = run_of(epochs=1, batch_size=16, steps_per_call=1)
+    train(run, digits(), directory=tmp_path)
+    assert saved == [1, 3, 5, 7, 8]
+
+
 @pytest.mark.parametrize(
     ("updates", "seconds", "expected"),
     [
