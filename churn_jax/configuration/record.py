@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.array_files import write_file
-from churn_jax.configuration.codec import from_json, to_json
+from churn_jax.configuration.codec import differences, from_json, to_json, without
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import MeshShape
@@ -228,6 +228,15 @@ class StudyRecord:
     def row(self, name: str) -> Any:
         """The finished row called `name`; None where there is none."""
         return next((row for row in self.methods if row.name == name), None)
+
+    def outdated(self, row: RowRecord) -> bool:
+        """True if a row was trained otherwise than the configuration says now."""
+        specs = [spec for spec in self.config.methods if spec.name == row.name]
+        here = [(spec, *self.config.dependencies(spec)) for spec in specs]
+        there = (row.spec, *row.dependencies)
+        return any(
+            differences(without(to_json(there)), without(to_json(h))) for h in here
+        )
 
     def rows(self) -> tuple[Any, ...]:
         """Rows of the plan, finished or not, then finished ones that are not in it."""

@@ -361,6 +361,12 @@ class Report:
         out += [
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
         ]
+        out += [
+            f"{row.label} has results of earlier settings; it has not been trained "
+            "with the present ones."
+            for row in self.rows
+            if self.study.record.outdated(row.info)
+        ]
         config = self.study.config
         others = any(row.info.name != config.baseline for row in self.rows)
         if others and not any(row.changes for row in self.rows):

@@ -226,14 +226,6 @@ class StudyFolder:
         self.record = dataclasses.replace(self.record, sweep=sweep)
         return plan
 
-    def outdated(self, spec: Any) -> bool:
-        """True if the row was trained before, but otherwise than it would be now."""
-        if (row := self.record.row(spec.name)) is None:
-            return False
-        there = (row.spec, *row.dependencies)
-        here = (spec, *self.config.dependencies(spec))
-        return bool(differences(without(to_json(there)), without(to_json(here))))
-
     def finished(self, spec: Any) -> bool:
         """True if the row was trained as it is now and its predictions are there."""
         if spec.name in self._finished:  # looking reads all predictions
@@ -243,7 +235,8 @@ class StudyFolder:
             names.append(averaged_name(spec.name))
         files = (VALIDATION, TEST) if self.record.data.validation else (TEST,)
         paths = [self.method_dir(name) / file for name in names for file in files]
-        there = self.record.row(spec.name) is not None and not self.outdated(spec)
+        row = self.record.row(spec.name)
+        there = row is not None and not self.record.outdated(row)
         found = there and all(map(is_stored, paths))
         for path in paths if found else ():
             load_predictions(path)  # a damaged file is an error, no reason to retrain
@@ -254,8 +247,8 @@ class StudyFolder:
         """The result of `train`; results of other settings of the row are set aside."""
         # One process alone may rename what the others are about to read.
         alone = jax.process_count() == 1
-        exists = self.method_dir(spec.name).exists()
-        if alone and exists and self.outdated(spec):
+        row, exists = self.record.row(spec.name), self.method_dir(spec.name).exists()
+        if alone and exists and row is not None and self.record.outdated(row):
             self._set_aside(spec.name, on_note)
         try:
             return train()

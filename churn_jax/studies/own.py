@@ -212,7 +212,8 @@ class StudyResult:
     @property
     def finished(self) -> bool:
         """True if every row was trained."""
-        names = {row.name for row in read_study(self.out).methods}
+        record = read_study(self.out)
+        names = {row.name for row in record.methods if not record.outdated(row)}
         return names >= {spec.name for spec in self.config.methods}
 
     @property

@@ -130,6 +130,13 @@ def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
     train(whole.out, model=Net(24), optimizer=lion())
     after = json.loads((whole.out / "study.json").read_text())
     assert before["methods"] == after["methods"]
+    changed = {"baseline": ERM(), "two, beta 0.5": Codistillation(beta=0.9)}
+    shutil.copytree(whole.out, whole.out.parent / "changed")
+    stopped = train(whole.out.parent / "changed", methods=changed, minutes=0)
+    assert not stopped.finished and whole.finished
+    assert (
+        "two, beta 0.5 has results of earlier settings" in stopped.report().read_text()
+    )
     (whole.out.parent / "copy").mkdir()
     shutil.copy(whole.out / "study.json", whole.out.parent / "copy")
     again = train(whole.out.parent / "copy", model=Net(25), epochs=1, fresh=True)
