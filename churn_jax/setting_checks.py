@@ -14,7 +14,7 @@ def check_choice(what: str, value: Any, known: Collection[str]) -> None:
 
 def check_least(what: str, value: float, least: int) -> None:
     """Refuses a number below `least`."""
-    if value < least:
+    if not value >= least:  # NaN, too
         raise ValueError(f"{what} must be at least {least}; got {value}")
 
 

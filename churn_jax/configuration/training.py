@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from churn_compare.suggestions import did_you_mean
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles.mapping import MAPPINGS
@@ -30,6 +32,11 @@ _OPTAX = (
 )
 
 _BUILT_IN = ("sgd", "adam", "adagrad")
+_NUMBERS = (
+    *("learning_rate", "weight_decay", "member_rates", "fast_rate", "step_factor"),
+    *("warmup_epochs", "warmup_start", "step_epochs", "final_factor"),
+    "adagrad_accumulator",
+)
 OPTIMIZERS = Registry(
     "optimizer",
     {name: f"churn_jax.training.optim:{name}" for name in _BUILT_IN},
@@ -128,16 +135,18 @@ class OptimizerConfig:
                 f"{did_you_mean(self.name, OPTIMIZERS)}"
             )
         check_fields(self, "optimizer ")
-        if self.flat_until >= self.linear_until:
+        if not 0 <= self.flat_until < self.linear_until <= 1:
             raise ValueError(
                 f"flat_until ({self.flat_until}) must be below linear_until "
-                f"({self.linear_until})"
+                f"({self.linear_until}), both from 0 to 1"
             )
-        for field, rates in (
-            ("member_rates", self.member_rates),
-            ("fast_rate", (self.fast_rate,)),
-        ):
-            if not all(0 <= rate < math.inf for rate in rates):
+        if self.schedule == "step" and not self.step_epochs:
+            raise ValueError("schedule step needs step_epochs")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be above 0; got {self.clip_norm}")
+        for field in _NUMBERS:
+            numbers = np.ravel(getattr(self, field))
+            if not np.all((numbers >= 0) & (numbers < math.inf)):
                 raise ValueError(
                     f"{field} must be finite and not negative; got "
                     f"{getattr(self, field)}"
@@ -317,10 +326,10 @@ class TrainConfig:
     sample: str = setting("all", of=SAMPLES)
     mesh: MeshShape = MeshShape()
     mapping: str = setting("auto", of=MAPPINGS)
-    steps_per_call: int = 0
+    steps_per_call: int = setting(0, of=0)
     weights: str = setting("last", of=("last", "best"))
     ema_decay: float = setting(0.0, of="share")
-    checkpoint_every_seconds: float = 60.0
+    checkpoint_every_seconds: float = setting(60.0, of=0)
     one_pass: OnePass | None = None
 
     def __post_init__(self):
