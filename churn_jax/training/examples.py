@@ -55,7 +55,13 @@ def check_run(run: Run, dataset) -> None:
     for group in run.groups:
         _check_network(run, group, example, dataset.num_classes)
     if is_tokens(example):
-        _check_tokens(run, example, int(train.images.max()))
+        splits = (dataset.train, dataset.validation, dataset.test)
+        ends = [
+            [int(end(s.images)) for s in splits if len(s)] for end in (np.min, np.max)
+        ]
+        if (least := min(ends[0])) < 0:
+            raise ValueError(f"{run.name}: token ids must not be negative; got {least}")
+        _check_tokens(run, example, max(ends[1]))
 
 
 def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:

@@ -209,6 +209,14 @@ def run(module, method=ERM(), **options):
     return tiny.make_run(method, network=from_linen(module), **OFF | options)
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_token_ids_of_every_split_must_be_known(split):
+    for number, said in ((20, "token ids go up to 20, but Bag has 20"), (-1, "got -1")):
+        ids = dataclasses.replace(_SPLIT, images=np.full_like(TOKENS, number))
+        with pytest.raises(ValueError, match=said):
+            check_run(run(Bag()), dataclasses.replace(TEXTS, **{split: ids}))
+
+
 def test_heads_of_attention_are_no_members():
     for name in ("text_encoder", "swin_tiny"):
         assert from_linen(create(name, num_classes=3)).heads == 1
