@@ -96,12 +96,15 @@ class Run:
         """
         config, optimizer = self.config, self.config.optimizer
         sizes = [group.size for group in self.groups]
+        heads = {group.network.heads for group in self.groups}
         coupled = (
             config.seeds.members == "shared"
             or not self.method.is_independent
             or self.method.over_members != "sum"  # one network has no mean over several
             or optimizer.member_rates
             or optimizer.member_algorithms
+            # The numbers of their members' samples would collide.
+            or (len(heads) > 1 and self.method.member_sample != "shared")
         )
         if coupled or sum(sizes) == 1:
             return (self,)

@@ -377,6 +377,9 @@ def gatherer(ensemble: "Program"):
         stops = jnp.where(stops < 0, jnp.iinfo(jnp.int32).max, stops)
         first = jnp.argmin(stops, axis=1)[:, None]
         trees = ("params", "model_state", "opt_state")
+        updates = every("updates")  # a stopped network has fewer
+        means = every("sums") / jnp.maximum(updates, 1.0)[..., None]
+        fewest = jnp.min(updates, axis=1)
         averages = [state.ema for state in states if isinstance(state.ema, Weights)]
         ema = averages and Weights(
             networks([average.params for average in averages]),
@@ -388,8 +391,8 @@ def gatherer(ensemble: "Program"):
             alive=jnp.all(every("alive"), axis=1),
             stopped_step=of_first("stopped_step"),
             stopped_term=of_first("stopped_term"),
-            sums=jnp.sum(every("sums"), axis=1),
-            updates=jnp.min(every("updates"), axis=1),
+            sums=jnp.sum(means, axis=1) * fewest[:, None],
+            updates=fewest,
             ema=ema or (),
         )
 

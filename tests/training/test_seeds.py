@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import json
 import math
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from flax import struct
 
 from churn_jax.configuration.training import MeshShape, OptimizerConfig, Seeds
 from churn_jax.data import Augmentation
-from churn_jax.ensembles import Group
+from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation, LossOutput
 from churn_jax.training import train
 from churn_jax.training.partition import DATA
@@ -179,6 +181,39 @@ def test_networks_of_several_kinds_are_what_they_are_alone():
         assert tiny.bitwise_equal(ours, alone)
     images = tiny.dataset().test.images
     assert trained.predict(images, every_member=True).shape[:2] == (2, 3)
+    # With other numbers of heads, their members' samples would share numbers.
+    two = dataclasses.replace(tiny.LINEAR, heads=2)
+    bagged = ERM(members=3, member_sample="bootstrap")
+    groups = (Group(two, 1), Group(tiny.SMALL, 1))
+    run = dataclasses.replace(mixed, method=bagged, groups=groups)
+    assert run.as_replicas() == (run,)
+
+
+class Stops(nn.Module):
+    """A linear network whose logits are NaN from the update `at` on."""
+
+    at: int
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        updates = self.variable("batch_stats", "updates", jnp.zeros, ())
+        bad = jnp.where(updates.value >= self.at, jnp.nan, 0.0)
+        if train and not self.is_initializing():
+            updates.value += 1
+        return nn.Dense(tiny.CLASSES)(x.reshape(len(x), -1)) + bad
+
+
+def test_a_stopped_network_leaves_the_logged_loss_of_the_others(tmp_path):
+    losses = []
+    for at in (1000, 1):
+        run = tiny.make_run(ERM(members=2), network=tiny.LINEAR, replicas=1, epochs=1)
+        groups = (Group(tiny.LINEAR, 1), Group(from_linen(Stops(at)), 1))
+        run = dataclasses.replace(run, groups=groups)
+        folder = tmp_path / str(at)
+        train(run, tiny.dataset(), directory=folder, show_progress=False)
+        (line,) = (folder / "metrics.jsonl").read_text().splitlines()
+        losses += json.loads(line)["train"]["loss"]
+    assert losses[1] == pytest.approx(losses[0], rel=0.5)  # of one update for one
 
 
 @pytest.mark.slow
