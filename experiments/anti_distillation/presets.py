@@ -32,6 +32,7 @@ from churn_jax.studies.presets.anti_distillation import (
     row,
     strength_rows,
 )
+from experiments.variants import variant
 
 # Tables 1 and 2.
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -246,12 +247,7 @@ def mnist_init() -> StudyConfig:
         row("ad", "AD", method, "Sec. 3"),
     ]
     rows += [
-        dataclasses.replace(
-            row,
-            name=f"{row.name}_{cause}",
-            label=f"{row.label}, same {cause}",
-            train=((f"seeds.{cause}", "fixed"),),
-        )
+        variant(row, cause, f"same {cause}", train=((f"seeds.{cause}", "fixed"),))
         for cause in ("init", "order")
         for row in rows
     ]

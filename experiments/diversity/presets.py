@@ -24,6 +24,7 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.methods.ensemble_distillation import EnsembleDistributionDistillation
 from churn_jax.studies.presets.diversity import COLUMNS, Recipe, main_rows, teacher_rows
+from experiments.variants import variant
 
 CIFAR10 = Recipe(
     members=4,
@@ -250,10 +251,8 @@ def _grid(recipe: Recipe) -> tuple[MethodSpec, ...]:
     return (
         *(row for row in rows if row.name in ("teachers", "scratch")),
         *(
-            dataclasses.replace(
-                plain,
-                name=f"kd_tau{tau:g}",
-                label=f"{plain.label}, τ = {tau:g}",
+            variant(
+                *(plain, f"tau{tau:g}", f"τ = {tau:g}"),
                 method=dataclasses.replace(recipe, temperature=tau).student(),
             )
             for tau in TEMPERATURES

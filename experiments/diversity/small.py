@@ -14,6 +14,7 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data.augment import Augmentation
 from churn_jax.studies.presets.diversity import COLUMNS, Recipe, main_rows
 from experiments.diversity.presets import further_rows
+from experiments.variants import variant
 
 REPLICAS = 5
 TRAIN_SIZE = 10_000
@@ -114,12 +115,7 @@ def _headline(
     rows = main_rows(recipe)
     half = recipe.epochs // 2
     shorter = (
-        dataclasses.replace(
-            row,
-            name=f"{row.name}_short",
-            label=f"{row.label}, {half} epochs",
-            train=(("epochs", half),),
-        )
+        variant(row, "short", f"{half} epochs", train=(("epochs", half),))
         for row in rows
         if row.name in ("kd", "ods")
     )

@@ -7,6 +7,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.methods.base import Ramp
 from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM
+from experiments.variants import variant
 
 
 def on_grid(
@@ -24,14 +25,9 @@ def on_grid(
         row = next(row for row in study if row.name == name)
         for value in values:
             change: dict[str, Any] = {coefficient: value}
-            made.append(
-                dataclasses.replace(
-                    row,
-                    name=f"{name}_{value:g}".replace(".", "_"),
-                    label=f"{row.label}, {coefficient} {value:g}",
-                    method=dataclasses.replace(row.method, **change),
-                )
-            )
+            method = dataclasses.replace(row.method, **change)
+            ending, words = f"{value:g}".replace(".", "_"), f"{coefficient} {value:g}"
+            made.append(variant(row, ending, words, method=method))
     return tuple(made)
 
 
@@ -91,17 +87,10 @@ def fixed_input() -> tuple[MethodSpec, ...]:
 def with_and_without_decay(rows: tuple[MethodSpec, ...]) -> tuple[MethodSpec, ...]:
     """Table 3: each row as the study trains it, and `<name>_wd0` without decay."""
     both = []
-    for spec in rows:
-        both += [
-            dataclasses.replace(spec, equation="[reproducibility] Table 3"),
-            dataclasses.replace(
-                spec,
-                name=f"{spec.name}_wd0",
-                label=f"{spec.label}, no weight decay",
-                equation="[reproducibility] Table 3",
-                train=(*spec.train, ("optimizer.weight_decay", 0.0)),
-            ),
-        ]
+    for row in rows:
+        row = dataclasses.replace(row, equation="[reproducibility] Table 3")
+        none = (*row.train, ("optimizer.weight_decay", 0.0))
+        both += [row, variant(row, "wd0", "no weight decay", train=none)]
     return tuple(both)
 
 
@@ -151,26 +140,13 @@ def design_claims(
                     name = "codistill_skl"
                 rows.append(MethodSpec(name, label, method, appendix))
     proposal = next(row for row in rows if row.name == "codistill_skl")
-    for row in (rows[0], proposal):
-        rows.append(
-            dataclasses.replace(
-                row,
-                name=f"{row.name}_init",
-                label=f"{row.label}, same init",
-                equation="[reproducibility] Sec. 4",
-                train=_SAME["init"],
-            )
-        )
+    same: dict[str, Any] = {"equation": "[reproducibility] Sec. 4"}
+    same["train"] = _SAME["init"]
+    rows += [variant(row, "init", "same init", **same) for row in (rows[0], proposal)]
     for peers in (3, 4):
         changes: dict[str, Any] = {"members": peers, "beta": betas["skl"] / (peers - 1)}
-        rows.append(
-            dataclasses.replace(
-                proposal,
-                name=f"codistill_skl_{peers}",
-                label=f"{proposal.label}, {peers} peers",
-                method=dataclasses.replace(proposal.method, **changes),
-            )
-        )
+        method = dataclasses.replace(proposal.method, **changes)
+        rows.append(variant(proposal, str(peers), f"{peers} peers", method=method))
     return tuple(rows)
 
 
