@@ -32,33 +32,24 @@ def on_grid(
 
 
 _SAME = {
-    "init": (("seeds.init", "fixed"),),
-    "order": (("seeds.order", "fixed"),),
-    "off": (("seeds.augment", "off"),),
+    "init": ("same init", (("seeds.init", "fixed"),)),
+    "order": ("same order", (("seeds.order", "fixed"),)),
+    "off": ("no augmentation", (("seeds.augment", "off"),)),
     # Which pixels arrive, and in which order: Table 6's "identical input data".
-    "data": (("seeds.order", "fixed"), ("seeds.augment", "fixed")),
-}
-_WORDS = {
-    "init": "same init",
-    "order": "same order",
-    "off": "no augmentation",
-    "data": "same input data",
+    "data": (
+        "same input data",
+        (("seeds.order", "fixed"), ("seeds.augment", "fixed")),
+    ),
 }
 
 
 def _factors(table: str, *combinations: str) -> tuple[MethodSpec, ...]:
-    rows = [MethodSpec("baseline", "All varied", ERM(), f"[reproducibility] {table}")]
+    equation = f"[reproducibility] {table}"
+    rows = [MethodSpec("baseline", "All varied", ERM(), equation)]
     for name in combinations:
-        factors = name.split("_")
-        words = ", ".join(_WORDS[factor] for factor in factors)
-        rows.append(
-            dataclasses.replace(
-                rows[0],
-                name=name,
-                label=words[0].upper() + words[1:],
-                train=tuple(change for f in factors for change in _SAME[f]),
-            )
-        )
+        words, changes = zip(*(_SAME[factor] for factor in name.split("_")))
+        label = ", ".join(words).capitalize()
+        rows.append(MethodSpec(name, label, ERM(), equation, train=sum(changes, ())))
     return tuple(rows)
 
 
@@ -140,9 +131,9 @@ def design_claims(
                     name = "codistill_skl"
                 rows.append(MethodSpec(name, label, method, appendix))
     proposal = next(row for row in rows if row.name == "codistill_skl")
-    same: dict[str, Any] = {"equation": "[reproducibility] Sec. 4"}
-    same["train"] = _SAME["init"]
-    rows += [variant(row, "init", "same init", **same) for row in (rows[0], proposal)]
+    words, train = _SAME["init"]
+    same: dict[str, Any] = {"train": train, "equation": "[reproducibility] Sec. 4"}
+    rows += [variant(row, "init", words, **same) for row in (rows[0], proposal)]
     for peers in (3, 4):
         changes: dict[str, Any] = {"members": peers, "beta": betas["skl"] / (peers - 1)}
         method = dataclasses.replace(proposal.method, **changes)
