@@ -13,11 +13,10 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data.augment import Augmentation
-from churn_jax.methods.base import Ramp
-from churn_jax.methods.codistillation import Codistillation
 from churn_jax.methods.erm import ERM
 from churn_jax.studies.presets.reproducibility import paper_rows
-from experiments.reproducibility import rows
+from experiments.reproducibility import rows as ablations
+from experiments.variants import variant
 
 # The recipe on MNIST: lengths in epochs, coefficients picked on the validation split.
 TRAIN_SIZE = 1000
@@ -200,7 +199,7 @@ def fashion_mnist() -> StudyConfig:
 def table1_mnist() -> StudyConfig:
     """Which seeds cause churn, as in Table 1."""
     title = "What causes churn on MNIST: initialisation, order, augmentation"
-    return _study("table1-mnist", title, rows.fixed_seeds())
+    return _study("table1-mnist", title, ablations.fixed_seeds())
 
 
 def table3_mnist() -> StudyConfig:
@@ -208,13 +207,13 @@ def table3_mnist() -> StudyConfig:
     best = {name: BEST[name] for name in ("entropy", "uniform_skl", "codistill_skl")}
     methods = paper_rows(**best, **_lengths(EPOCHS))
     title = "Churn on MNIST with and without weight decay"
-    return _study("table3-mnist", title, rows.with_and_without_decay(methods))
+    return _study("table3-mnist", title, ablations.with_and_without_decay(methods))
 
 
 def table6_mnist() -> StudyConfig:
     """Initialisation and input data, as in Table 6."""
     title = "What causes churn on MNIST: initialisation and input data"
-    return _study("table6-mnist", title, rows.fixed_input())
+    return _study("table6-mnist", title, ablations.fixed_input())
 
 
 def train_size_mnist() -> StudyConfig:
@@ -224,9 +223,9 @@ def train_size_mnist() -> StudyConfig:
     often: with equal epochs it would be trained less, and churn from stopping early
     would pass for churn from few examples. 1,000 examples are the study `mnist`.
     """
-    ramp = Ramp("linear", _lengths(EPOCHS)["ramp_steps"])
-    codistill = Codistillation(beta=BETAS["skl"], beta_ramp=ramp)
-    methods = []
+    compared = ("baseline", "codistill_skl")
+    rows = [row for row in _paper_rows() if row.name in compared]
+    methods: list[MethodSpec] = []
     for size in SIZES:
         scale = TRAIN_SIZE / size
         train = (
@@ -234,32 +233,17 @@ def train_size_mnist() -> StudyConfig:
             ("eval_every_epochs", max(round(EPOCHS * scale) // 4, 1)),
             ("optimizer.warmup_epochs", WARMUP_EPOCHS * scale),
         )
-        for name, label, method, equation in (
-            ("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2"),
-            ("codistill_skl", "Co-distill SKL", codistill, "[reproducibility] Eq. 9"),
-        ):
-            methods.append(
-                MethodSpec(
-                    f"{name}_{size}",
-                    f"{label}, {size:,} examples",
-                    method,
-                    equation,
-                    train=train,
-                    train_size=size,
-                )
-            )
-    study = _study("train-size-mnist", "Churn against training-set size on MNIST", ())
-    return dataclasses.replace(
-        study,
-        data=dataclasses.replace(study.data, train_size=max(SIZES)),
-        methods=tuple(methods),
-        baseline=f"baseline_{TRAIN_SIZE}",
-    )
+        own: dict[str, Any] = {"train": train, "train_size": size}
+        methods += [variant(r, str(size), f"{size:,} examples", **own) for r in rows]
+    title = "Churn against training-set size on MNIST"
+    study = _study("train-size-mnist", title, tuple(methods))
+    most, baseline = max(SIZES), f"baseline_{TRAIN_SIZE}"
+    return replaced(study, [("data.train_size", most), ("baseline", baseline)])
 
 
 def claims_mnist() -> StudyConfig:
     """The choices of Appendix C and section 4, one by one."""
-    methods = rows.design_claims(betas=BETAS, **_lengths(EPOCHS))
+    methods = ablations.design_claims(betas=BETAS, **_lengths(EPOCHS))
     title = "The design of co-distillation on MNIST, claim by claim"
     return _study("claims-mnist", title, methods)
 
@@ -267,7 +251,7 @@ def claims_mnist() -> StudyConfig:
 def cross_sample_mnist() -> StudyConfig:
     """Cross-sample churn: every run draws its own training set."""
     ramp_steps = _lengths(EPOCHS)["ramp_steps"]
-    methods = rows.cross_sample(beta=BETAS["skl"], ramp_steps=ramp_steps)
+    methods = ablations.cross_sample(beta=BETAS["skl"], ramp_steps=ramp_steps)
     title = "Churn between resampled training sets on MNIST"
     study = _study("cross-sample-mnist", title, methods)
     drawn = [("train.sample", "bootstrap"), ("train.seeds.sample", "varied")]
