@@ -180,8 +180,7 @@ UPDATING: dict[str, tuple[tuple[float, ...], ...]] = {
 }
 MARGINS = (1.0, 2.0, 4.0, 6.0, 8.0)
 
-# Which of the five, by question, task and method. The middle one where nothing was
-# chosen yet.
+# Which of the five, by question, task and method.
 CHOSEN: dict[str, dict[str, int]] = {
     "retrain-fashion": {
         **{"entropy": 3, "codistill": 0, "twin": 0, "distil": 0, "neighbours": 0},
@@ -202,7 +201,6 @@ CHOSEN: dict[str, dict[str, int]] = {
 }
 for name in ("retrain-lenet", "retrain-cifar"):  # as for the dense network
     CHOSEN[name] = CHOSEN["retrain-fashion"]
-MIDDLE = 2
 
 
 def _retraining_row(task: Task, kind: str, setting: tuple[float, ...]) -> MethodSpec:
@@ -254,8 +252,8 @@ def _retraining(task: Task, grid: dict[str, tuple]) -> tuple[MethodSpec, ...]:
 
 def chosen(question: str, task: Task, grid: dict[str, tuple]) -> dict[str, tuple]:
     """The grid with the one setting of every method that was chosen for the task."""
-    found = CHOSEN.get(f"{question}-{task.name}", {})
-    return {kind: (five[found.get(kind, MIDDLE)],) for kind, five in grid.items()}
+    found = CHOSEN[f"{question}-{task.name}"]
+    return {kind: (five[found[kind]],) for kind, five in grid.items()}
 
 
 def _retrain_choice(task: Task) -> StudyConfig:
