@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from churn_compare.gate_outcomes import judge
-from churn_compare.gates import Gate, GateError, check_gates, combined, gates_by_name
+from churn_compare.gates import Gate, GateError, check_gates, gates_by_name
 from churn_compare.result import Group, Interval, Measured
 from tests.cases import fails, pair_of
 
@@ -167,13 +167,6 @@ def test_small_groups_are_said_to_be_not_judged():
     assert outcome(named).passed  # a group that is named is judged
 
 
-def test_every_slice_means_every_column_and_no_class():
-    found = outcome(nfr(0.05, grouping="*"))
-    assert "not in 2 of 4: region west" in found.line and "age old" in found.line
-    found = outcome(nfr(0.3, grouping="class"))
-    assert (found.where, found.measured) == ("class 0", 0.5)
-
-
 def test_a_narrow_gate_takes_the_place_of_a_broad_one():
     each, column = nfr(0.05, grouping="*"), nfr(0.05, grouping="age")
     west = nfr(0.25, grouping="region", group="west")
@@ -187,14 +180,6 @@ def test_a_narrow_gate_takes_the_place_of_a_broad_one():
     other_side = nfr(0.0, "min", grouping="region", group="west")
     other_number = Gate("churn", 0.5, grouping="region", group="west")
     assert outcome(each, [other_side, other_number]).where == "region west"
-
-
-def test_a_later_gate_takes_the_place_of_one_about_the_same():
-    file = [Gate("churn", 0.1), Gate("churn", 0.2, grouping="*")]
-    over = [Gate("churn", 0.3, on="bound"), Gate("churn", 0.1, "min")]
-    assert combined(file, over) == (file[1], *over)
-    two = (Gate("churn", 0.05), Gate("churn", 0.08, on="bound"))  # in one file
-    assert combined(two, []) == combined([], two) == two
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """Numbers as text, and the tables they stand in."""
 
-import dataclasses
 import math
 
 import pytest
 
-from churn_compare.documents import Cell
 from churn_compare.number_text import (
     count_text,
     level_text,
@@ -16,10 +14,8 @@ from churn_compare.number_text import (
     value_text,
     with_range,
 )
-from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Interval
-from churn_compare.tables import changes_table, singles_table
-from tests.cases import NAN, result_of
+from tests.cases import NAN
 
 
 @pytest.mark.parametrize(
@@ -64,36 +60,3 @@ def test_p_values_counts_and_shares():
     assert (share_text(0.0005), level_text(0.9)) == ("0.1 %", "90 %")
     said = {0.22: "22 points", 0.0028: "0.28 points", 5.5e-7: "0.0001 points"}
     assert [size_text(size, "points") for size in said] == list(said.values())
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-@pytest.mark.parametrize("scored", [True, False])
-def test_every_quantity_is_in_one_table(labelled, scored):
-    result = result_of(labelled=labelled, scored=scored)
-    changed = [row[0].text for table in changes_table(result) for row in table.cells]
-    single = [row[0].text for row in singles_table(result).cells]
-    headings = [quantity.heading for quantity in QUANTITIES.values()]
-    assert single == [heading for heading in headings if heading in single]
-    assert len(single) + 3 * len(changed) == len(result.quantities)
-    expected = ["Accuracy", "NLL", "Brier score", "ECE"] if scored else ["Accuracy"]
-    assert changed == (expected if labelled else [])
-
-
-@pytest.mark.parametrize(
-    ("change", "mark"),
-    [
-        ((0.02, 0.01, 0.03), "✓ better"),
-        ((0.01, -0.01, 0.03), "not detectable"),
-        ((0.0, 0.0, 0.0), "not detectable"),
-        ((0.01, NAN, NAN), ""),
-    ],
-)
-def test_a_change_has_a_mark(change, mark):
-    result = result_of()
-    numbers = {**result.quantities, "accuracy_gain": Interval(*change)}
-    del numbers["nll_old"], numbers["nll_change"]  # one version alone is shown
-    (table,) = changes_table(dataclasses.replace(result, quantities=numbers))
-    assert table.cells[0][3].mark == mark
-    heading, old, new, _ = table.cells[1]
-    assert (heading.text, old) == ("NLL", Cell("–"))
-    assert new.text == value_text(result["nll_new"], "number")

@@ -126,9 +126,6 @@ def test_where_retraining_cannot_be_tested_the_reason_is_said():
     assert noise_said((3, 3), MORE, 0.01)[-1].endswith("p < 0.01).")
     *_, unclear = noise_said((3, 3), MORE, 0.12)
     assert "is not detectably more than that, +1.2 points (" in unclear
-
-
-def test_runs_that_differ_strongly_are_a_caveat_of_the_intervals():
     caveat = "Runs differ by more than the examples explain"
     assert noise_said((3, 3), MORE, 0.01, of_runs=0.7)[-1].startswith(caveat)
     assert caveat not in " ".join(noise_said((3, 3), MORE, 0.01, of_runs=0.3))

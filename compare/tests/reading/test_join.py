@@ -37,37 +37,6 @@ def test_golden_case():
     assert pair.notes == ()
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        np.arange(N) * 5 - 7,
-        np.array([f"é/{i}" for i in range(N)]),
-        np.arange(N).astype(np.uint64) + 2**63,
-        (np.arange(N) + 2**53).astype(np.int64),  # floats cannot tell these apart
-    ],
-    ids=["integers", "strings", "uint64", "int64"],
-)
-def test_order_of_rows_changes_nothing(ids, rng):
-    values = np.arange(N) % 4
-    want = join(
-        classes_of("old", values, ids=ids, labels=values),
-        classes_of("new", values[::-1], ids=ids),
-    )
-    halves = np.array(["0", "1"])[np.argsort(as_ids(ids)) % 2]
-    for _ in range(3):
-        a, b, c = (rng.permutation(N) for _ in range(3))
-        pair = join(
-            classes_of("old", values[a], ids=ids[a], labels=values[a]),
-            classes_of("new", values[::-1][b], ids=ids[b]),
-            labels={"ids": ids[c], "labels": values[c]},
-            slices={"ids": ids[c], "half": np.arange(N)[c] % 2},
-        )
-        np.testing.assert_array_equal(pair.ids, want.ids)
-        np.testing.assert_array_equal(pair.labels, want.labels)
-        np.testing.assert_array_equal(pair.slices["half"], halves)
-        assert old_and_new(pair) == old_and_new(want)
-
-
 def test_an_id_is_what_it_is_written_as():
     found = match_ids(as_ids([7, 10, 12]), as_ids(["7", "10", "012"]))
     assert found.ids.tolist() == ["10", "7"]

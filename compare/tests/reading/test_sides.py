@@ -361,23 +361,6 @@ def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path):
         np.testing.assert_array_equal(found.values[0], LOGITS.argmax(1))
 
 
-def test_classes_of_columns_have_names_or_numbers_whatever_their_order(tmp_path):
-    columns = _columns(PROBS, "prob_", ["dog", "cat", "über"])
-    columns["label"] = np.array(["dog", "cat", "unknown"])[LABELS]
-    side = read_side(_write(tmp_path / "p.csv", columns))
-    assert side.class_names == ("dog", "cat", "über")
-    assert side.label_names == ("cat", "dog", "unknown")
-    turned = {name: columns[name] for name in reversed(columns)}
-    side = read_side(_write(tmp_path / "p.csv", turned))
-    assert side.class_names == ("über", "cat", "dog")
-    np.testing.assert_array_equal(side.values[0], PROBS[:, ::-1])
-    numbered = _columns(PROBS, "prob_")
-    turned = {name: numbered[name] for name in reversed(numbered)}
-    side = read_side(_write(tmp_path / "p.csv", turned))
-    assert side.class_names is None
-    np.testing.assert_array_equal(side.values[0], PROBS)
-
-
 def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path):
     scores = dict(zip(("cat", "dog", "cow"), PROBS.T, strict=True))
     path = _write(tmp_path / "p.csv", {"example": IDS, "y": LABELS, **scores})
