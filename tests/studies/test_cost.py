@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from churn_jax.cli import main
 from churn_jax.configuration import replaced
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import (
@@ -17,7 +16,7 @@ from churn_jax.models import MLP, BatchEnsemble
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, Sharing
 from churn_jax.studies.cost import network_flops, study_costs
 from churn_jax.training.examples import example_of
-from tests.studies.test_study import study_of
+from tests.studies.small import study_of
 
 VECTOR = example_of((64,), tokens=False)
 ROWS = (
@@ -119,11 +118,3 @@ def test_a_network_of_several_members_counts_with_all_of_them():
     # The gradient in the input needs none in the weights.
     climb = network_flops(from_linen(MLP((32,), 10)), VECTOR, "input_gradients")
     assert towards(32) < climb < 1.1 * towards(32)
-
-
-def test_the_command_prints_the_cost_and_trains_nothing(tmp_path, capsys):
-    out = tmp_path / "out"
-    assert main(["study", "digits", "--dry-run", "--out", str(out)]) == 0
-    text = capsys.readouterr().out
-    assert "codistill_skl_entropy" in text and "FLOPs" in text
-    assert text.splitlines()[-1].startswith("all") and not out.exists()

@@ -115,9 +115,12 @@ def test_tables_and_token_ids_have_costs(kind, tmp_path, capsys):
         np.savez(file, **splits)
         text = "texts of at most 64 tokens, 3 classes"
     words = ["--data", str(file), "--only", "baseline", "--dry-run"]
-    assert main(["study", "own", *words]) == 0
+    out = tmp_path / "out"
+    assert main(["study", "own", *words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert text in said and "train.augmentation = none" in said
+    assert "FLOPs" in said and said.splitlines()[-1].startswith("all")
+    assert not out.exists()
 
 
 @pytest.mark.slow

@@ -13,96 +13,40 @@ import pytest
 from churn_compare.store import PredictionsError, load_predictions
 from churn_jax import reports
 from churn_jax.configuration import StudyRecord, replaced, to_json
-from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
-from churn_jax.studies import (
-    DataConfig,
-    MethodSpec,
-    ModelConfig,
-    StudyConfig,
-    StudyError,
-    run_study,
-)
+from churn_jax.methods import ERM
+from churn_jax.studies import ModelConfig, StudyError, run_study
 from churn_jax.studies.folder import StudyFolder, read_study
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import derived
-from churn_jax.training import Interrupted, OptimizerConfig, TrainConfig
+from churn_jax.training import Interrupted
 from tests.experiments.presets import study as preset
 from tests.integration.test_resume import StopAfter
+from tests.studies.small import (
+    LOGGED,
+    VERSIONS,
+    Watched,
+    files,
+    logits,
+    recorded,
+    small_study,
+    subset,
+    with_rows,
+)
 from tests.training.test_loggers import Recorder
 
 ROWS = ("baseline", "entropy")
 
 
-def study_of(*rows, data, model, **train):
-    """A study of two replicas; the first row is the baseline."""
-    config = TrainConfig(**{"replicas": 2} | train)
-    return StudyConfig("small", "Small", data, model, config, rows, rows[0].name)
-
-
-def small_study(*, entropy=0.1, learning_rate=0.1, epochs=2, **data_options):
-    """A baseline, a regularised method, a pair and its student: seconds in all."""
-    return study_of(
-        MethodSpec("baseline", "Baseline", ERM()),
-        MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=entropy)),
-        MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
-        MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
-        data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
-        model=ModelConfig("mlp", features=(16,)),
-        epochs=epochs,
-        batch_size=16,
-        optimizer=OptimizerConfig(learning_rate=learning_rate),
-    )
-
-
-def changed(name, **options):
+def changed(name, epochs=1, **options):
     """The small study with another row of that name."""
-    config = small_study()
-    rows = (
-        dataclasses.replace(spec, **options) if spec.name == name else spec
-        for spec in config.methods
-    )
-    return dataclasses.replace(config, methods=tuple(rows))
-
-
-class Watched:
-    """What a launch of a study said and did."""
-
-    def __init__(self, config, out, *only, **options):
-        self.notes, self.trained, self.kept = [], [], []
-        run_study(
-            config,
-            out,
-            only=only,
-            on_start=self.start,
-            on_note=self.notes.append,
-            **options,
-        )
-
-    def start(self, spec, finished):
-        (self.kept if finished else self.trained).append(spec.name)
-
-
-def files(out):
-    """Every result of the folder with its bytes."""
-    return {
-        str(p.relative_to(out)): p.read_bytes() for p in out.rglob("predictions.npz")
-    }
-
-
-def logits(out, name="baseline"):
-    return load_predictions(out / "methods" / name / "predictions.npz").logits
-
-
-def recorded(out):
-    return [m["name"] for m in json.loads((out / "study.json").read_text())["methods"]]
+    config = small_study(epochs=epochs)
+    return with_rows(config, dataclasses.replace(config.spec(name), **options))
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(versions, tmp_path_factory):
     """The folder of a launch of two rows; read only."""
-    out = tmp_path_factory.mktemp("study")
-    assert Watched(small_study(), out, *ROWS).trained == list(ROWS)
-    return out
+    return subset(versions, tmp_path_factory.mktemp("study"), *ROWS)
 
 
 @pytest.fixture
@@ -120,7 +64,7 @@ def test_the_folder_holds_what_the_reports_read(trained):
     assert row.spec == small_study().spec("baseline")
     assert row.coefficients == {}  # no neutral member_share
     folder = trained / "methods/baseline"
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 1
     test = load_predictions(folder / "predictions.npz")
     held = load_predictions(folder / "predictions-validation.npz")
     assert held.logits.shape == (2, 40, 10) and test.logits.shape[::2] == (2, 10)
@@ -143,7 +87,7 @@ def test_a_launch_that_changes_no_result_trains_nothing(out):
 
 @pytest.mark.slow
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
-    out, tmp_path
+    out, tmp_path, blocks_of
 ):
     before, config = files(out), small_study(entropy=0.5)
     fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
@@ -180,6 +124,7 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     )
     # What was interrupted with another coefficient starts again.
     alone = tmp_path / "alone"
+    blocks_of(1)
     with pytest.raises(Interrupted):
         run_study(small_study(), alone, only=("entropy",), stop=StopAfter(1))
     again = Watched(small_study(entropy=0.5), alone, "entropy")
@@ -207,36 +152,35 @@ def test_a_row_is_no_longer_finished_when_its_training_changes(trained, options)
     assert folder.finished(folder.config.spec("entropy"))
 
 
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """The folder of a pair and its student; read only."""
+    out = tmp_path_factory.mktemp("taught")
+    launch = Watched(small_study(epochs=2), out, "student")
+    assert launch.trained == ["pair", "student"]
+    return out
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"train": (("seeds.init", "fixed"),)},
-        {"method": ERM(members=2, deploy="mean_logits")},
-    ],
-)
-def test_a_changed_teacher_trains_its_student_again(tmp_path, options):
-    # Trained in two launches, the student has a restored teacher.
-    assert Watched(small_study(), tmp_path / "a", "pair").trained == ["pair"]
-    second = Watched(small_study(), tmp_path / "a", "student")
-    assert (second.kept, second.trained) == (["pair"], ["student"])
-    config = changed("pair", **options)
-    launch = Watched(config, tmp_path / "a", "student")
+def test_a_changed_teacher_trains_its_student_again(taught, tmp_path):
+    out = shutil.copytree(taught, tmp_path / "out")
+    config = changed("pair", 2, train=(("seeds.init", "fixed"),))
+    launch = Watched(config, out, "student")
     assert launch.trained == ["pair", "student"]
     noted = [note.partition(" is trained again")[0] for note in launch.notes]
     assert noted == launch.trained
-    assert (tmp_path / "a/methods/student.before/predictions.npz").is_file()
-    for name, study in (("student", config), ("student.before", small_study())):
-        alone = tmp_path / name
-        assert Watched(study, alone, "student").trained == ["pair", "student"]
-        found = logits(tmp_path / "a", name)
-        np.testing.assert_array_equal(found, logits(alone, "student"))
+    kept = out / "methods/student.before/predictions.npz"
+    assert kept.read_bytes() == files(taught)["methods/student/predictions.npz"]
+    Watched(config, tmp_path / "alone", "student")
+    found = logits(out, "student")
+    np.testing.assert_array_equal(found, logits(tmp_path / "alone", "student"))
+    assert not np.array_equal(found, logits(taught, "student"))
 
 
 @pytest.mark.parametrize(
     ("options", "words", "remedy"),
     [
-        ({"epochs": 3}, "train.epochs: 2 there, 3 here", "--fresh"),
+        ({"epochs": 3}, "train.epochs: 1 there, 3 here", "--fresh"),
         ({"learning_rate": 0.2}, "learning_rate: 0.1 there, 0.2 here", "--fresh"),
         ({"train_size": 48}, "other data", "--fresh"),
         ({}, "impl: threefry2x32 there, rbg here", "set JAX_DEFAULT_PRNG_IMPL as it"),
@@ -254,17 +198,19 @@ def test_what_is_another_study_is_refused_naming_the_difference(
     assert before == {p: p.read_bytes() for p in trained.rglob("*") if p.is_file()}
 
 
-def test_loggers_get_the_rows_of_a_study_in_turn(tmp_path):
-    recorder = Recorder()
-    for _ in range(2):  # the second launch finds everything finished
-        Watched(small_study(), tmp_path, *ROWS, loggers=[recorder, "csv"])
-    assert [run.name for run in recorder.runs] == list(ROWS)
-    assert {run.group for run in recorder.runs} == {"small"}
-    assert recorder.runs[1].directory == tmp_path / "methods" / "entropy"
-    assert recorder.steps == [4, 8, 4, 8] and recorder.closed == [True, True]
-    metrics = tmp_path / "methods/baseline/metrics.csv"
-    assert len(metrics.read_text().splitlines()) == 3
-    assert not list(tmp_path.rglob("tensorboard"))
+def test_loggers_get_the_rows_of_a_study_in_turn(versions, out):
+    again = Recorder()
+    Watched(small_study(), out, *ROWS, loggers=[again])  # everything is finished
+    assert again.runs == []
+    count = len(VERSIONS.methods)
+    assert [run.name for run in LOGGED.runs] == recorded(versions)
+    assert {run.group for run in LOGGED.runs} == {"small"}
+    assert LOGGED.runs[1].directory == versions / "methods" / recorded(versions)[1]
+    assert LOGGED.steps[0] == 4 and len(LOGGED.steps) == count
+    assert LOGGED.closed == [True] * count
+    metrics = versions / "methods/baseline/metrics.csv"
+    assert len(metrics.read_text().splitlines()) == 2
+    assert not list(versions.rglob("tensorboard"))
 
 
 def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
@@ -276,7 +222,7 @@ def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
         run_study(many, tmp_path, only=("baseline",))
     stop = threading.Event()
     stop.set()
-    for epochs in (2, 3):  # the first of these leaves a record without rows
+    for epochs in (1, 2):  # the first of these leaves a record without rows
         with pytest.raises(Interrupted):
             run_study(small_study(epochs=epochs), tmp_path, stop=stop)
 
@@ -331,28 +277,22 @@ def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stopped_study_goes_on_to_the_same_predictions(tmp_path):
-    Watched(small_study(), tmp_path / "whole", "student")
-    launches = 0
-    while True:
+def test_a_stopped_study_goes_on_to_the_same_predictions(taught, tmp_path):
+    """The student goes on with a restored teacher."""
+    launches, finished = 0, False
+    while not finished:
         launches += 1
-        try:
-            stop = threading.Event()
+        stop = threading.Event()
+        with contextlib.suppress(Interrupted):
             run_study(
-                small_study(),
-                tmp_path / "pieces",
+                small_study(epochs=2),
+                tmp_path,
                 only=("student",),
                 on_progress=lambda progress, stop=stop: stop.set(),
                 stop=stop,
             )
-            break
-        except Interrupted:
-            continue
-    assert launches == 4
-    for name in ("pair", "student"):
-        np.testing.assert_array_equal(
-            logits(tmp_path / "whole", name), logits(tmp_path / "pieces", name)
-        )
+            finished = True
+    assert launches == 4 and files(tmp_path) == files(taught)
 
 
 def of(name, **changes):
@@ -361,31 +301,26 @@ def of(name, **changes):
     return derived(config, replaced(config, pairs))
 
 
+OTHER = {"data__name": "s/x.npz", "model__name": "lenet5", "train__epochs": 3}
+LONGER = {"train__epochs": 3, "train__batch_size": 128}
+ROWS_OF = {"data__train_size": 2000}
+SAME = {"data__name": "sets/mnist.npz", "train__replicas": 3}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "title"),
     [
-        (
-            "digits",
-            {"data__name": "s/x.npz", "model__name": "lenet5", "train__epochs": 3},
-            "Preset digits on x.npz with LeNet5, 192 training examples, 3 epochs",
-        ),
-        (
-            "cifar100",
-            {"train__epochs": 3, "train__batch_size": 128},
-            "Preset cifar100 on CIFAR-100 with ResNet-56, 3 epochs",
-        ),
-        (
-            "mnist",
-            {"data__train_size": 2000},
-            "Preset mnist on MNIST with LeNet5, 2,000 training examples, 40 epochs",
-        ),
-        ("mnist", {"data__name": "sets/mnist.npz", "train__replicas": 3}, ""),
+        ("digits", OTHER, " on x.npz with LeNet5, 192 training examples, 3 epochs"),
+        ("cifar100", LONGER, " on CIFAR-100 with ResNet-56, 3 epochs"),
+        ("mnist", ROWS_OF, " on MNIST with LeNet5, 2,000 training examples, 40 epochs"),
+        ("mnist", SAME, ""),
         ("mnist", {"data__name": "tfds:mnist"}, ""),
     ],
 )
 def test_a_study_that_is_another_one_has_a_title_of_its_own(name, changes, title):
     study = of(name, **changes)
-    assert study.title == (title or preset(name).title)
+    expected = f"Preset {name}{title}" if title else preset(name).title
+    assert study.title == expected
     assert bool(study.notes) == ("model__name" in changes)
 
 
@@ -400,17 +335,9 @@ def test_other_data_or_another_network_are_told_of_the_presets_recipe():
     assert note.endswith("(clicks), for synthetic clicks and a click model.")
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        {"data": {"nope": 1}},
-        {"model": {"features": {}}},
-        {"methods": [{"teacher": []}]},
-    ],
-)
-def test_a_record_that_cannot_be_read_is_named(spoilt, tmp_path):
+def test_a_record_that_cannot_be_read_is_named(tmp_path):
     record = to_json(StudyRecord(preset("digits")))
-    record["config"] |= spoilt
+    record["config"] |= {"methods": [{"teacher": []}]}
     (tmp_path / "study.json").write_text(json.dumps(record))
     with pytest.raises(StudyError, match=r"^\S+study\.json is damaged, or was left by"):
         read_study(tmp_path)
