@@ -1,9 +1,9 @@
 """Reading what a study left behind, finished or not."""
 
 import numpy as np
-import pytest
 
 from churn_jax.reports.artefacts import ReportError, read_history, read_study
+from tests.refusals import refusals
 from tests.reports.fake_study import change_record, row_of, write_study
 
 
@@ -40,37 +40,39 @@ def test_averaged_weights_come_after_the_rows_of_the_plan(tmp_path):
     assert [m.name for m in kept] == ["a", "a_ema", "b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "does not exist; is .* the folder of a study"),
-        ("{", "cannot be read as JSON"),
-        ("[" * 100_000, "cannot be read as JSON"),
-        ("[]", "is not a record of a study"),
-        ('{"kind": "study", "methods": []}', "another version .* lacks 'config'"),
-    ],
-)
-def test_a_folder_without_a_usable_study_is_refused(tmp_path, text, message):
+def read_text(tmp_path, text):
     if text is not None:
         (tmp_path / "study.json").write_text(text)
-    with pytest.raises(ReportError, match=message):
-        read_study(tmp_path)
+    read_study(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"methods": []}, "lists no methods"),
-        ({"methods": [row_of(0, "../x")]}, "cannot be the name of a row's folder"),
-        ({"methods": [row_of(0, "a"), row_of(0, "a")]}, "a row is there twice: a, a"),
-        ({"config": {"train": {"epochs": 0}}}, "epochs must be at least 1; got 0"),
-    ],
+test_a_folder_without_a_usable_study_is_refused = refusals(
+    (None, "does not exist; is .* the folder of a study"),
+    ("{", "cannot be read as JSON"),
+    ("[" * 100_000, "cannot be read as JSON"),
+    ("[]", "is not a record of a study"),
+    ('{"kind": "study", "methods": []}', "another version .* lacks 'config'"),
+    call=read_text,
+    error=ReportError,
+    fixtures=["tmp_path"],
 )
-def test_a_damaged_record_is_told_with_what_is_wrong(tmp_path, changes, message):
+
+
+def read_changed(tmp_path, changes):
     write_study(tmp_path, {}, [])
     change_record(tmp_path, **changes)
-    with pytest.raises(ReportError, match=message):
-        read_study(tmp_path)
+    read_study(tmp_path)
+
+
+test_a_damaged_record_is_told_with_what_is_wrong = refusals(
+    ({"methods": []}, "lists no methods"),
+    ({"methods": [row_of(0, "../x")]}, "cannot be the name of a row's folder"),
+    ({"methods": [row_of(0, "a"), row_of(0, "a")]}, "a row is there twice: a, a"),
+    ({"config": {"train": {"epochs": 0}}}, "epochs must be at least 1; got 0"),
+    call=read_changed,
+    error=ReportError,
+    fixtures=["tmp_path"],
+)
 
 
 def test_curves_of_runs_and_of_all_runs_together(tmp_path):

@@ -125,13 +125,13 @@ def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
 
 
 def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():
-    labels = np.random.default_rng(5).integers(0, 5, 60)
-    runs = np.random.default_rng(6).normal(size=(4, 60, 5))
+    labels = np.random.default_rng(5).integers(0, 5, 40)
+    runs = np.random.default_rng(6).normal(size=(4, 40, 5))
 
     def predictions(own):
         rng = np.random.default_rng(1)
         logits = noisy_logits(rng, labels, 4, 5, own=own, runs=runs)
-        return Predictions(np.arange(60), labels, logits)
+        return Predictions(np.arange(40), labels, logits)
 
     base, calm = predictions(1.0), predictions(0.5)
     summaries = {"baseline": summarize(base), "calm": summarize(calm)}
@@ -154,16 +154,16 @@ pytestmark = pytest.mark.usefixtures("own_columns")
 
 @pytest.fixture
 def own():
-    """Registers a function of all runs and measures it on R runs."""
+    """Registers a function of all runs, or of one, and measures it on R runs."""
 
-    def measured(function, R=4, mapped=False, stopped=()):
-        labels = np.arange(12) % 3
-        logits = noisy_logits(np.random.default_rng(0), labels, R, 3, own=3.0)
-        p = Predictions(np.arange(12), labels, logits)
+    def measured(function, R=4, mapped=False, stopped=(), runs=True):
+        labels = np.arange(40) % 5
+        logits = noisy_logits(np.random.default_rng(0), labels, R, 5, own=3.0)
+        p = Predictions(np.arange(40), labels, logits)
         summary = summarize(p, stopped=stopped)
         if mapped:
             p = Predictions(p.ids, p.labels, StoredLogits([p.logits]))
-        column("Mine", runs=True)(function)
+        column("Mine", runs=runs)(function)
         return with_columns(summary, p, [function.__name__])
 
     return measured
@@ -198,7 +198,6 @@ def test_a_number_per_run_has_the_error_of_a_mean(own):
     assert summary.margins.stderr == pytest.approx(values.std(ddof=1) / np.sqrt(3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("R", [1, 2])
 def test_too_few_runs_give_a_number_without_an_error(own, R):
     def spread(logits, labels):
@@ -231,11 +230,11 @@ def raises(logits, labels):
     [
         (
             wrong_shape,
-            r"one number or 4, one for each run, for logits .* shape \(12, 3\)",
+            r"one number or 4, one for each run, for logits .* shape \(40, 5\)",
         ),
         (one_is_nan, "column one_is_nan is not a finite number for run 0, 3$"),
         (nan_without_one, "not a finite number without run 0, 1, 2, 3$"),
-        (raises, r"column raises failed on logits \(4, 12, 3\) \(KeyError: 'key'\)"),
+        (raises, r"column raises failed on logits \(4, 40, 5\) \(KeyError: 'key'\)"),
     ],
 )
 def test_what_is_no_number_is_told_in_one_sentence(own, function, said):
@@ -246,13 +245,11 @@ def test_what_is_no_number_is_told_in_one_sentence(own, function, said):
 
 
 def test_a_function_of_one_run_that_wants_all_is_told_how(own):
-    @column("Of one")
     def of_one(logits, labels):
         return logits.mean(axis=-1)
 
-    p = Predictions(np.arange(2), np.array([0, 1]), np.eye(2)[None])
-    _, (error,) = with_columns(summarize(p), p, ["of_one"])
-    assert "must return one number for logits (2, 2); got shape (2,)" in str(error)
+    _, (error,) = own(of_one, runs=False)
+    assert "must return one number for logits (40, 5); got shape (40,)" in str(error)
     assert "runs=True" in str(error)
 
 

@@ -4,7 +4,6 @@ import dataclasses
 from xml.etree import ElementTree
 
 import numpy as np
-import pytest
 
 from churn_compare.documents.plotting import INK, LONGEST_LABEL
 from churn_jax import reports
@@ -21,14 +20,14 @@ def test_the_map_holds_the_churn_of_runs_of_different_methods(report, drawn):
     assert np.isnan(np.diagonal(image)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("label", ["_hidden", "$", "日本語", "x" * 80, "a & b"])
-def test_any_label_can_be_drawn(report, label):
-    row = report.rows[0]
-    row = dataclasses.replace(row, info=dataclasses.replace(row.info, label=label))
-    svg = first_figure(dataclasses.replace(report, rows=(row,))).draw().svg
+def test_any_label_can_be_drawn(report):
+    labels, row = ["_hidden", "$a$", "日本語", "x" * 80, "a & b"], report.rows[0]
+    infos = [dataclasses.replace(row.info, label=label) for label in labels]
+    rows = tuple(dataclasses.replace(row, info=info) for info in infos)
+    svg = first_figure(dataclasses.replace(report, rows=rows)).draw().svg
     text = "".join(ElementTree.fromstring(svg).itertext())
-    assert label.strip("_")[: LONGEST_LABEL - 1] in text
+    for label in labels:
+        assert label.strip("_")[: LONGEST_LABEL - 1] in text
     assert "currentColor" in svg and INK not in svg
 
 

@@ -53,12 +53,9 @@ def mapped(predictions, meta=None):
     return Predictions(predictions.ids, predictions.labels, rows, meta or {})
 
 
-@pytest.mark.slow  # the report of large shards is a fast test
-@pytest.mark.parametrize("unknown", [None, 2], ids=["all classes", "one unknown"])
-def test_every_number_is_that_of_predictions_in_memory(unknown, monkeypatch):
-    """Also where run 1 of those on the disk stopped."""
-    test = drawn(unknown=unknown)
-    held_out = drawn(1, examples=HELD_OUT, unknown=unknown)
+def test_every_number_is_that_of_predictions_in_memory(monkeypatch):
+    """Also where run 1 of those on the disk stopped, and a class is unknown."""
+    test, held_out = drawn(unknown=2), drawn(1, examples=HELD_OUT, unknown=2)
     expected = summarize(test, validation=held_out)
     monkeypatch.setattr(summary, "BLOCK_NUMBERS", R * C * BLOCK)
     gone = {"stopped": [1]}

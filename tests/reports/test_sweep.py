@@ -217,7 +217,7 @@ def test_nothing_to_choose_is_said(folder):
     assert "no numbers" in reason and "stopped" not in reason
 
 
-def test_every_file_is_written_and_the_page_needs_nothing_else(folder):
+def test_every_file_is_written_and_the_page_needs_nothing_else(folder, undrawn):
     result = reports.write(folder)
     assert set(result.files) == {"report.html", "table.csv", "table.md"}
     page = result.files["report.html"].read_text()
