@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
-from churn_jax.data import DataError, load, load_digits, prepare
+from churn_jax.data import DataError, load, prepare
 from tests.refusals import refusals
 
 
@@ -26,22 +26,6 @@ def two_splits(rng, tmp_path):
     return _save(
         tmp_path / "two.npz", train_image=x, train_label=y, test_image=u, test_label=v
     )
-
-
-def test_digits_equal_scikit_learn(rng):
-    from sklearn.datasets import load_digits as reference
-
-    images, labels = reference(return_X_y=True)
-    rows = {}
-    for split in load_digits().values():
-        at = np.array([int(name.removeprefix("digits/")) for name in split.ids])
-        expected = np.minimum(images[at] * 16, 255).reshape(-1, 8, 8, 1)
-        np.testing.assert_array_equal(split.images, expected)
-        np.testing.assert_array_equal(split.labels, labels[at])
-        assert (np.diff(at) > 0).all()
-        rows[len(split)] = set(at.tolist())
-    assert rows.keys() == {900, 897}
-    assert rows[900] | rows[897] == set(range(1797))
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -1,8 +1,8 @@
 """Sets prepared by TFDS and read without TensorFlow; preparing them; errors."""
 
 import json
-import subprocess
 import sys
+from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
@@ -21,29 +21,22 @@ def probe(tmp_path_factory):
     return folder
 
 
-def test_sets_are_prepared_and_read_where_tensorflow_cannot_be_imported(tmp_path):
-    code = """
-import sys
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-hide = lambda n, *rest: None if n == "tensorflow" else find(n, *rest)
-PathFinder.find_spec = staticmethod(hide)
-import churn_jax.data as data
-from tests.data import small_sets
-data.prepare("churn_probe/three", data_dir=sys.argv[1])
-found = data.load("churn_probe/three", data_dir=sys.argv[1])
-assert found.num_classes == 3 and len(found.test) == 12
-assert "tensorflow" not in sys.modules
-try:
-    data.prepare("mnist", data_dir=sys.argv[1])
-except data.DataError as error:
-    assert "churn-jax[tfds]" in str(error), error
-else:
-    raise AssertionError("prepared images without TensorFlow")
-"""
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_sets_are_prepared_and_read_where_tensorflow_cannot_be_imported(
+    tmp_path, monkeypatch
+):
+    find = PathFinder.find_spec
+
+    def hidden(name, *rest):
+        return None if name == "tensorflow" else find(name, *rest)
+
+    monkeypatch.setattr(PathFinder, "find_spec", staticmethod(hidden))
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    prepare("churn_probe/three", data_dir=tmp_path)
+    found = load("churn_probe/three", data_dir=tmp_path)
+    assert found.num_classes == 3 and len(found.test) == 12
+    with pytest.raises(DataError, match=r"churn-jax\[tfds\]"):
+        prepare("mnist", data_dir=tmp_path)
+    assert "tensorflow" not in sys.modules
 
 
 def test_preparing_is_summed_up_and_not_repeated(probe):
