@@ -68,9 +68,7 @@ def test_one_draw_is_the_same_ensembles_for_all_images(rng):
     np.testing.assert_array_equal(norms, norms[:, :1].repeat(3, axis=1))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_distribution_equals_sums_over_networks(seed):
-    rng = np.random.default_rng(seed)
+def test_distribution_equals_sums_over_networks(rng):
     a, b = rng.normal(size=(5, 2, 3)), rng.normal(size=(4, 2, 3))
     found = displacement_distribution(a, b)
     for n in range(2):
@@ -131,18 +129,6 @@ def test_bfloat16_networks_are_taken_and_numbers_are_float64(rng):
 # ---- simulated distributions, and a test of fit that is honest
 
 
-def test_norms_of_unit_normals_are_chi_distributed():
-    norms = simulate_displacement_norms(
-        np.zeros(3), np.eye(3), size=1, draws=4000, key=KEY
-    )
-    assert stats.kstest(norms, stats.chi(3).cdf).pvalue > 0.01
-    # Of four members half as long, draw by draw.
-    quarter = simulate_displacement_norms(
-        np.zeros(3), np.eye(3), size=4, draws=4000, key=KEY
-    )
-    np.testing.assert_allclose(quarter, norms / 2, rtol=1e-12)
-
-
 def test_norms_equal_those_of_normals_drawn_class_by_class(rng):
     root = rng.normal(size=(2, 2, 4))  # rank 2 of 4 classes, two images
     mean = 3 * rng.normal(size=(2, 4))
@@ -192,7 +178,7 @@ def fit(a, b=None, size=1, seed=0, resamples=19):
     return goodness_of_fit(a, b, size=size, draws=300, key=key, resamples=resamples)
 
 
-def test_p_values_of_normal_networks_are_uniform_and_draws_are_no_observations():
+def test_p_values_of_normal_networks_are_uniform():
     found = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -202,11 +188,6 @@ def test_p_values_of_normal_networks_are_uniform_and_draws_are_no_observations()
     p = np.array([f.mean_p for f in found])
     # One in ten of 60 is 6, its standard deviation 2.3.
     assert np.sum(p <= 0.1) <= 14 and 0.35 < p.mean() < 0.65
-    # The usual table would refuse most of them.
-    usual = [
-        stats.kstwo.sf(f.distance, 150).min() for f in found
-    ]  # 300 against 300 draws count as 150
-    assert np.mean(np.array(usual) <= 0.1) > 0.5
     expected = np.mean([f.expected_distance for f in found])
     assert np.mean([f.mean_distance for f in found]) == pytest.approx(expected, rel=0.2)
 
@@ -266,16 +247,6 @@ def test_rates_are_those_of_pairs_of_ensembles(rng):
     np.testing.assert_allclose(
         found.relative_negative_flip_rate * chance, found.negative_flip_rate
     )
-
-
-def test_larger_ensembles_of_one_kind_flip_less(rng):
-    labels = rng.integers(0, 5, 300)
-    common = 1.2 * np.eye(5)[labels] + 0.5 * rng.normal(size=(300, 5))
-    networks = common + rng.normal(size=(32, 300, 5))
-    sizes = {"sizes": (1, 4, 16), "draws": 20, "key": KEY}
-    found = er_nfr_by_ensemble_size(networks, None, labels, **sizes)
-    means = found.negative_flip_rate.mean(axis=1)
-    assert means[0] > 1.3 * means[1] and means[1] > 1.3 * means[2] > 0
 
 
 def test_where_nothing_can_flip_the_relative_rate_is_not_a_number():

@@ -91,23 +91,6 @@ def test_the_standard_error_covers_the_truth_and_false_alarms_are_nominal():
     assert covered > 0.935, covered
 
 
-def test_pairs_treated_as_independent_would_alarm_far_too_often():
-    rng = np.random.default_rng(21)
-    sides = [_hub_matrices(rng, 400, 8, 0.01) for _ in range(2)]
-    upper, pairs = np.triu_indices(8, 1), list(zip(*sides, strict=True))
-    naive = [stats.ttest_rel(m[upper], b[upper]).pvalue < 0.05 for m, b in pairs]
-    ours = [paired_jackknife_test(m, b).p < 0.05 for m, b in pairs]
-    assert np.mean(naive) > 0.2 > 0.08 > np.mean(ours)
-
-
-def test_a_real_difference_is_found():
-    rng = np.random.default_rng(22)
-    shared = _hub_matrices(rng, 200, 8, 0.01)
-    method = shared - 0.02 + 0.2 * (_hub_matrices(rng, 200, 8, 0.01) - 0.1)
-    found = [paired_jackknife_test(m, b) for m, b in zip(method, shared, strict=True)]
-    assert np.mean([t.p < 0.05 and t.difference < 0 for t in found]) > 0.95
-
-
 def test_too_few_runs_and_equal_matrices():
     test = paired_jackknife_test(np.full((2, 2), 0.3), np.full((2, 2), 0.1))
     np.testing.assert_allclose(test.difference, 0.2)
@@ -140,9 +123,8 @@ def test_mcnemar_equals_the_binomial_test(b, c):
     assert mcnemar_exact(b, c) == mcnemar_exact(c, b)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_holm_equals_its_definition_and_is_between_raw_and_bonferroni(seed):
-    p = np.random.default_rng(seed).uniform(size=6) ** 3
+def test_holm_equals_its_definition_and_is_between_raw_and_bonferroni(rng):
+    p = rng.uniform(size=6) ** 3
     order = np.argsort(p)
     steps = np.minimum(1, (6 - np.arange(6)) * p[order])
     found = holm(p)
@@ -188,7 +170,7 @@ def test_the_nearest_run_equals_the_equation(rng):
 
 
 def test_selection_ships_the_good_run_of_every_release(rng):
-    logits, labels = _runs(rng, [0.01, 0.01, 2.0, 2.0], examples=2000)
+    logits, labels = _runs(rng, [0.01, 0.01, 2.0, 2.0])
     found = cross_fitted_selection(logits, labels, 2)
     # In a third of the partitions the two good runs share a release.
     assert found.churn < 0.8 * found.churn_of_any

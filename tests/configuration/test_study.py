@@ -164,22 +164,17 @@ test_studies_that_cannot_be_are_refused = refusals(
 )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"class_share": 0.0}, "class_share must be above 0.*; got 0.0"),
-        ({"keep": 0.5}, "keep=0.5 needs weights that training starts from"),
-        ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
-        ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
-        (PERTURBED, "an offline teacher has not seen perturbed images"),
-        (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
-        (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
-        (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),
-    ],
+test_options_of_a_row_are_checked = refusals(
+    ({"class_share": 0.0}, "class_share must be above 0.*; got 0.0"),
+    ({"keep": 0.5}, "keep=0.5 needs weights that training starts from"),
+    ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
+    ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
+    (PERTURBED, "an offline teacher has not seen perturbed images"),
+    (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
+    (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
+    (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),
+    call=lambda options: taught(**options),
 )
-def test_options_of_a_row_are_checked(options, message):
-    with pytest.raises(ValueError, match=f"student: .*{message}"):
-        taught(**options)
 
 
 test_teaching_is_checked = refusals(
@@ -254,10 +249,13 @@ def test_how_the_weights_start_is_the_networks_and_is_in_its_name():
         for init in ("", "he", "uniform")
     )
     assert (own.name, he.name, uniform.name) == ("mlp", "mlp-he", "mlp-uniform")
-    start = [
-        network.init(jax.random.key(0), jnp.ones((1, 4)))["params"]["dense1"]["kernel"]
-        for network in (own, he, uniform)
-    ]
+
+    @jax.jit
+    def kernels(key):
+        drawn = [n.init(key, jnp.ones((1, 4))) for n in (own, he, uniform)]
+        return [variables["params"]["dense1"]["kernel"] for variables in drawn]
+
+    start = kernels(jax.random.key(0))
     np.testing.assert_array_equal(start[0], start[1])
     assert np.abs(start[2]).max() <= np.sqrt(6 / 12) and np.any(start[2] != start[0])
 
