@@ -1,11 +1,9 @@
 import itertools
 import json
 import os
-import runpy
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from churn_jax import cli
@@ -118,13 +116,6 @@ def test_a_user_without_a_home_can_train(cache, monkeypatch):
     )
 
 
-def test_the_package_is_the_command(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["python -m churn_jax", "zzz"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("churn_jax", run_name="__main__")
-    assert ended.value.code == 2 and "'zzz'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -153,16 +144,6 @@ def test_any_error_is_one_sentence_and_exit_code_two(error, words, monkeypatch, 
     assert main(["compare", "--verbose"]) == 2
     said = capsys.readouterr().err
     assert "Traceback" in said and words in said.splitlines()[-1] + "\n"
-
-
-def test_a_loop_of_links_and_a_forged_header_are_bad_input(tmp_path, refused):
-    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
-    forged = b"{'descr': 'S0', 'fortran_order': False, 'shape': (99999999999,)}\n"
-    size = len(forged).to_bytes(2, "little")
-    (tmp_path / "big.npy").write_bytes(b"\x93NUMPY\x01\x00" + size + forged)
-    np.save(tmp_path / "good.npy", np.zeros(4, int))
-    for name in ("loop.csv", "big.npy"):
-        refused(["compare", tmp_path / "good.npy", tmp_path / name], name)
 
 
 def test_modules_in_the_current_folder_are_found_and_hide_no_others(tmp_path):

@@ -105,6 +105,8 @@ def test_records_name_built_in_values_shortly_and_others_by_their_module(shapes)
     names = ["line", abs, "unknown", "circle", dotted_name, dotted]
     found = [shapes.record_name(name) for name in names]
     assert found == ["line", "line", "unknown", dotted, dotted, dotted]
+    shapes.register("half")(functools.partial(pow, 2))
+    assert shapes.record_name("half") == "half"  # an instance has no other name
     assert METHODS.record_name(METHODS["ERM"]) == "ERM"
     assert METHODS.find(METHODS.record_name(Mine)) is Mine
     assert dotted_name(optax.lion) == "optax:lion"
@@ -123,11 +125,6 @@ def test_an_object_has_a_name_that_its_content_tells(shapes):
         shapes.find("shape@12345678")
     with pytest.raises(TypeError, match="3 cannot be registered as a shape"):
         shapes.name(3, str)
-
-
-def test_a_registered_instance_is_recorded_by_its_short_name(shapes):
-    shapes.register("half")(functools.partial(pow, 2))
-    assert shapes.record_name("half") == "half"
 
 
 def test_a_script_is_found_by_the_name_of_its_file(shapes, tmp_path, monkeypatch):
