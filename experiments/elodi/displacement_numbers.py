@@ -223,13 +223,15 @@ def compare_rows(
         },
         top=top,
         shares={size: _top_shares(sides, size, top) for size in ends},
-        plane=_plane(old, sides),
+        plane=two_classes(old, new),
     )
     on_part(f"{label}, updates")
     return found
 
 
-def _plane(old: Networks, sides: Sequence[Float64]) -> Plane:
+def two_classes(old: Networks, new: Networks | None) -> Plane:
+    """Logits of the two classes that old networks confuse most."""
+    sides = two_sides(old.logits, None if new is None else new.logits)
     pair = few_classes(sides[0], old.labels, 2)
     (places,) = np.nonzero(np.isin(old.labels, pair))
     if len(places) > MOST_DRAWN:
