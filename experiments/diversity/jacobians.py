@@ -103,28 +103,14 @@ def similarity_roc(distilled: ArrayLike, from_scratch: ArrayLike) -> SimilarityR
     return SimilarityROC(false, true, float(np.trapezoid(true, false)))
 
 
-class TransferredGuide(NamedTuple):
-    """A guide of the drawn teacher, expressed for another teacher.
-
-    Attributes:
-        guides: `[..., C]`, with which the other teacher's direction is nearest to the
-            drawn one's; the shortest such guide.
-        explained: `[...]` in [0, 1], share of the squared norm of the drawn teacher's
-            direction that this reaches; 0 where there is no direction.
-    """
-
-    guides: Array
-    explained: PerExample
-
-
 def transferred_guide(
     *, drawn_jacobians: Array, other_jacobians: Array, guides: Array, tolerance=1e-4
-) -> TransferredGuide:
-    """The guide of another teacher that gives the drawn teacher's direction.
+) -> Array:
+    """The guide `[..., C]` of another teacher that gives the drawn teacher's direction.
 
-    `v = argmin || J_j^T v - J_i^T w ||_2` for Jacobians `[..., C, D]` and guides w
-    `[..., C]`; singular values of `J_j` below a share `tolerance` of the largest count
-    as zero. The share explained is the squared cosine between the teachers' steps.
+    `v = argmin || J_j^T v - J_i^T w ||_2`, the shortest, for Jacobians `[..., C, D]`
+    and guides w `[..., C]`; singular values of `J_j` below a share `tolerance` of the
+    largest count as zero.
 
     References:
         [diversity] Eq. 6
@@ -132,19 +118,11 @@ def transferred_guide(
     check_same_shape(drawn_jacobians=drawn_jacobians, other_jacobians=other_jacobians)
     exact = jax.lax.Precision.HIGHEST
     target = jnp.einsum("...c,...cd->...d", guides, drawn_jacobians, precision=exact)
-    # Lengths of 1: a confident teacher's gradients are so small that squares underflow.
-    longest = jnp.max(jnp.abs(target), axis=-1, keepdims=True)
-    there = longest > 0.0
-    target = target / jnp.where(there, longest, 1.0)
     left, size, right = jnp.linalg.svd(other_jacobians, full_matrices=False)
     kept = (size > tolerance * size[..., :1]) & (size > 0.0)
     along = jnp.einsum("...kd,...d->...k", right, target, precision=exact)
-    along = jnp.where(kept, along, 0.0)
-    scaled = along / jnp.where(kept, size, 1.0) * longest
-    found = jnp.einsum("...ck,...k->...c", left, scaled, precision=exact)
-    whole = jnp.sum(jnp.square(target), axis=-1)
-    share = jnp.sum(jnp.square(along), axis=-1) / jnp.where(there[..., 0], whole, 1.0)
-    return TransferredGuide(found, jnp.minimum(share, 1.0))
+    along = jnp.where(kept, along / jnp.where(kept, size, 1.0), 0.0)
+    return jnp.einsum("...ck,...k->...c", left, along, precision=exact)
 
 
 # ---- the part of the loss that matches them ------------------------------------------

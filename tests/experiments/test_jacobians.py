@@ -130,24 +130,18 @@ def test_a_guide_equals_least_squares_in_float64_at_any_scale():
         j = np.asarray(other[n], np.float64).T
         target = np.asarray(drawn[n], np.float64).T @ np.asarray(guides[n], np.float64)
         v = np.linalg.lstsq(j, target, rcond=1e-4)[0]
-        left = np.sum((target - j @ v) ** 2) / np.sum(target**2)
         # The least singular values that count are a tenth of the largest.
         for guide in (found, tiny):
-            np.testing.assert_allclose(guide.guides[n], v, rtol=1e-3, atol=1e-4)
-            np.testing.assert_allclose(guide.explained[n], 1.0 - left, atol=1e-5)
-    assert jnp.all((found.explained > 0.0) & (found.explained < 1.0))
+            np.testing.assert_allclose(guide[n], v, rtol=1e-3, atol=1e-4)
 
 
-def test_a_teacher_explains_itself_and_nothing_across():
+def test_nothing_is_transferred_from_or_to_a_flat_teacher_or_across():
     drawn, _, guides = given()
-    np.testing.assert_allclose(guided(drawn, drawn, guides).explained, 1.0, atol=1e-5)
     none = jnp.zeros_like(drawn)
-    sides = np.concatenate([drawn, none], -1), np.concatenate([none, drawn], -1)
-    np.testing.assert_allclose(guided(*sides, guides).explained, 0.0, atol=1e-12)
-    for i, j in ((drawn, none), (none, drawn)):
-        flat = guided(i, j, guides)
-        np.testing.assert_array_equal(flat.explained, np.zeros(5))
-        np.testing.assert_array_equal(flat.guides, np.zeros((5, CLASSES)))
+    across = np.concatenate([drawn, none], -1), np.concatenate([none, drawn], -1)
+    for i, j in ((drawn, none), (none, drawn), across):
+        flat = np.zeros((5, CLASSES))
+        np.testing.assert_allclose(guided(i, j, guides), flat, atol=1e-6)
 
 
 # ---- the matching term, its series, its gradient and that one's signal ---------------
