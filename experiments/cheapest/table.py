@@ -26,6 +26,7 @@ from churn_jax.analysis import cross_fitted_selection
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.reports import predictions
 from churn_jax.reports.artefacts import read_study
+from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.report import collected
 
 Line = dict[str, Any]
@@ -153,7 +154,8 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
             "delta_churn": churn - flips["none"],
             "delta_error": error - errors["none"],
         }.items():
-            line |= {key: of.mean(), f"{key}_stderr": of.std(ddof=1) / np.sqrt(len(of))}
+            mean = over_runs(of)
+            line |= {key: mean.mean, f"{key}_stderr": mean.stderr}
         found.append(line)
     return found
 

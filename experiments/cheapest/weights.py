@@ -19,16 +19,19 @@ from churn_compare.array_files import write_file
 from churn_compare.documents import Records, csv_text
 from churn_jax.data.augment import normalize
 from churn_jax.ensembles import average_weights, diagonal_fisher, interpolate_weights
+from churn_jax.reports.estimates import over_runs
 from churn_jax.studies.study import FinishedStudy
+from churn_jax.training import Trained
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the old weights
 SOUPS = (2, 5)  # runs
 EXAMPLES = 2000
 
 
-def mixtures(study: FinishedStudy) -> dict[str, tuple[Any, np.ndarray]]:
+def mixtures(
+    study: FinishedStudy, old: Trained, new: Trained
+) -> dict[str, tuple[Any, np.ndarray]]:
     """Weights `[R', ...]` and the old run of each, by name."""
-    old, new = (study.restore(study.spec(name)) for name in ("old", "tuned"))
     (group,) = new.run.groups
     own = study.inputs.of(study.spec("tuned"))
     images = own.dataset.train.images[:EXAMPLES]
@@ -54,17 +57,13 @@ def mixtures(study: FinishedStudy) -> dict[str, tuple[Any, np.ndarray]]:
         return jax.tree.map(lambda leaf: share * leaf, tree)
 
     for share in SHARES:
-        made[f"bcwi_{share:g}"] = (
-            [interpolate_weights(n, o, share) for n, o in zip(after, before)],
-            every,
-        )
-        made[f"fisher_{share:g}"] = (
-            [
-                average_weights([o, n], [weighed(f, share), weighed(g, 1 - share)])
-                for o, n, f, g in zip(before, after, known, learnt)
-            ],
-            every,
-        )
+        plain = [interpolate_weights(n, o, share) for n, o in zip(after, before)]
+        by_fisher = [
+            average_weights([o, n], [weighed(f, share), weighed(g, 1 - share)])
+            for o, n, f, g in zip(before, after, known, learnt)
+        ]
+        made[f"bcwi_{share:g}"] = plain, every
+        made[f"fisher_{share:g}"] = by_fisher, every
     for size in SOUPS:
         firsts = every[: len(every) // size * size : size]
         soups = [average_weights(after[i : i + size]) for i in firsts]
@@ -85,7 +84,7 @@ def lines(study: FinishedStudy) -> list[dict[str, Any]]:
     before = {
         k: old.predict(s.images).argmax(-1) == s.labels for k, s in splits.items()
     }
-    for name, (weights, rows) in mixtures(study).items():
+    for name, (weights, rows) in mixtures(study, old, new).items():
         # As many as there were runs, so that the program is the same.
         every = np.resize(np.arange(len(rows)), new.run.config.replicas)
         padded = jax.tree.map(lambda leaf, r=every: leaf[r], weights)
@@ -96,9 +95,8 @@ def lines(study: FinishedStudy) -> list[dict[str, Any]]:
             right = right[: len(rows)]
             flips = np.mean(before[kind][rows] & ~right, axis=-1)
             for of, values in (("nfr", flips), ("error", 1 - right.mean(-1))):
-                line[kind + of] = values.mean()
-                spread = values.std(ddof=1) if len(values) > 1 else np.nan
-                line[f"{kind}{of}_stderr"] = spread / np.sqrt(len(values))
+                mean = over_runs(values)
+                line |= {kind + of: mean.mean, f"{kind}{of}_stderr": mean.stderr}
         found.append(line)
     return found
 
