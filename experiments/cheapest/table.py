@@ -260,7 +260,8 @@ def draw(lines: Sequence[Line], path: Path) -> None:
     ticks = sorted({round(line["training"]) for line in lines})
     axes.set_xticks(ticks, map(str, ticks))
     axes.set_xlim(right=1.4 * ticks[-1])  # room for labels
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}):  # else ids are random
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def write(lines: Iterable[Line], path: Path) -> None:
