@@ -29,11 +29,11 @@ def study_of(*rows, data, model, **train):
     return StudyConfig("small", "Small", data, model, config, rows, rows[0].name)
 
 
-def small_study(*, entropy=0.1, learning_rate=0.1, epochs=1, **data_options):
+def small_study(*, learning_rate=0.1, epochs=1, **data_options):
     """A baseline, a regularised method, a pair and its student: seconds in all."""
     return study_of(
         MethodSpec("baseline", "Baseline", ERM()),
-        MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=entropy)),
+        MethodSpec("entropy", "Entropy", MinimumEntropy(alpha=0.1)),
         MethodSpec("pair", "Pair", ERM(members=2, deploy="mean_probs")),
         MethodSpec("student", "Student", EnsembleDistillation(), teacher="pair"),
         data=DataConfig(**{"train_size": 64, "validation": 40, **data_options}),
@@ -67,8 +67,8 @@ def _versions():
             for name, keep in (("tuned", 0.0), ("mixed", 0.25))
         ),
     )
-    plain = tuple(spec for spec in config.methods if spec.name != "student")
-    updates = (Update("few", "elodi", targeted=True), Update("baseline", "entropy"))
+    plain = (config.spec("baseline"), config.spec("pair"))
+    updates = (Update("few", "elodi", targeted=True), Update("baseline", "few"))
     return dataclasses.replace(config, methods=(*plain, *rows), updates=updates)
 
 

@@ -34,13 +34,16 @@ from tests.studies.small import (
 )
 from tests.training.test_loggers import Recorder
 
-ROWS = ("baseline", "entropy")
+ROWS = ("baseline", "pair")
 
 
 def changed(name, epochs=1, **options):
     """The small study with another row of that name."""
     config = small_study(epochs=epochs)
     return with_rows(config, dataclasses.replace(config.spec(name), **options))
+
+
+LOGITS = changed("pair", method=ERM(members=2, deploy="mean_logits"))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,7 @@ def test_a_launch_that_changes_no_result_trains_nothing(out):
 def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     out, tmp_path, blocks_of
 ):
-    before, config = files(out), small_study(entropy=0.5)
+    before, config = files(out), LOGITS
     fixed = (("seeds.init", "fixed"), ("seeds.order", "fixed"))
     baseline = config.spec("baseline")
     rows = (
@@ -99,18 +102,18 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     )
     config = dataclasses.replace(config, methods=rows)
     launch = Watched(config, out)
-    assert launch.trained == ["entropy", "same", "few"]
+    assert launch.trained == ["pair", "same", "few"]
     assert launch.kept == ["baseline"]
     report = reports.collect(out)
-    assert [row.info.name for row in report.rows][:2] == ["baseline", "entropy"]
+    assert [row.info.name for row in report.rows][:2] == ["baseline", "pair"]
     assert report.rows[1].changes
     (note,) = launch.notes
-    assert "entropy is trained again" in note and "its settings changed" in note
-    assert str(out / "methods" / "entropy.before") in note
+    assert "pair is trained again" in note and "its settings changed" in note
+    assert str(out / "methods" / "pair.before") in note
     after = files(out)
     old, new, base = (
         f"methods/{name}/predictions.npz"
-        for name in ("entropy.before", "entropy", "baseline")
+        for name in ("pair.before", "pair", "baseline")
     )
     assert after[old] == before[new] != after[new] and after[base] == before[base]
     assert recorded(out) == [spec.name for spec in rows]
@@ -122,14 +125,14 @@ def test_rows_that_are_new_or_changed_are_trained_and_the_old_one_is_kept(
     np.testing.assert_array_equal(
         logits(tmp_path / "few", "baseline"), logits(out, "few")
     )
-    # What was interrupted with another coefficient starts again.
+    # What was interrupted with other settings starts again.
     alone = tmp_path / "alone"
     blocks_of(1)
     with pytest.raises(Interrupted):
-        run_study(small_study(), alone, only=("entropy",), stop=StopAfter(1))
-    again = Watched(small_study(entropy=0.5), alone, "entropy")
-    assert again.trained == ["entropy"] and len(again.notes) == 1
-    np.testing.assert_array_equal(logits(alone, "entropy"), logits(out, "entropy"))
+        run_study(small_study(), alone, only=("pair",), stop=StopAfter(1))
+    again = Watched(LOGITS, alone, "pair")
+    assert again.trained == ["pair"] and len(again.notes) == 1
+    np.testing.assert_array_equal(logits(alone, "pair"), logits(out, "pair"))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_a_row_is_no_longer_finished_when_its_training_changes(trained, options)
     dataset = load_inputs(config.data, config.data.train_size).dataset
     folder = StudyFolder(trained, changed("baseline", **options), dataset, "")
     assert folder.finished(folder.config.spec("baseline")) == ("label" in options)
-    assert folder.finished(folder.config.spec("entropy"))
+    assert folder.finished(folder.config.spec("pair"))
 
 
 @pytest.fixture(scope="module")
@@ -269,10 +272,10 @@ def test_a_stop_between_methods_starts_no_other(trained, tmp_path):
             stop.set()
 
     options = {"only": ROWS, "on_progress": at_the_last_epoch, "stop": stop}
-    with pytest.raises(Interrupted, match="stopped before entropy"):
+    with pytest.raises(Interrupted, match="stopped before pair"):
         run_study(small_study(), tmp_path, **options)
     assert recorded(tmp_path) == ["baseline"]
-    assert not (tmp_path / "methods/entropy").exists()
+    assert not (tmp_path / "methods/pair").exists()
     assert files(tmp_path).items() <= files(trained).items()
 
 

@@ -176,9 +176,9 @@ def test_a_row_is_trained_again_when_anything_that_it_learned_from_changes(versi
     starts = ["baseline", "tuned", "mixed"]
     assert outdated(changed("baseline", class_share=0.6)) == starts
     assert outdated(changed("mixed", keep=0.5)) == ["mixed"]
-    assert outdated(changed("tuned", start="entropy")) == ["tuned"]
+    assert outdated(changed("tuned", start="few")) == ["tuned"]
     for teaching in (
-        dataclasses.replace(BY_PAIR_AND_FEW, old=("entropy",)),
+        dataclasses.replace(BY_PAIR_AND_FEW, old=("baseline",)),
         dataclasses.replace(BY_PAIR_AND_FEW, members=1),
         Teaching(old=("few",)),
     ):
@@ -194,7 +194,7 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(versions, tmp_pa
     later = Watched(longer, out)
     assert later.trained == ["next"]
     (note,) = later.notes
-    assert note.startswith("entropy replaces baseline, and run r of both has the same")
+    assert note.startswith("few replaces baseline, and run r of both has the same")
     assert before.items() <= files(out).items()
     assert recorded(out) == [spec.name for spec in longer.methods]
     config = json.loads((out / "study.json").read_text())["config"]

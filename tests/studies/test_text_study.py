@@ -18,6 +18,7 @@ from churn_jax.models import MODELS
 from churn_jax.models.public_weights import PretrainedError
 from churn_jax.studies import DataConfig, MethodSpec, ModelConfig, run_study
 from churn_jax.studies.cost import study_costs
+from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.study import FinishedStudy
 from churn_jax.training import MeshShape, OptimizerConfig
 from experiments.diversity.analyses import run_diversity
@@ -188,23 +189,14 @@ def test_a_folder_for_another_network_is_refused(folder):
 
 @pytest.mark.slow
 def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path):
-    generator, arrays = np.random.default_rng(0), {}
-    for split, count in (("train", 24), ("test", 6)):
-        arrays[f"{split}_tokens"] = generator.integers(1, _VOCABULARY, 4 * count)
-        arrays[f"{split}_offsets"] = np.arange(count + 1) * 4
-        arrays[f"{split}_label"] = np.arange(count) % _CLASSES
-    np.savez(tmp_path / "texts.npz", **arrays)
+    path = texts(tmp_path / "texts.npz", 0)
+    sizes = {"sequence_length": 5, "vocabulary_size": _VOCABULARY}
     config = study_of(
         MethodSpec("one", "One", ERM()),
-        data=DataConfig(
-            str(tmp_path / "texts.npz"),
-            validation=6,
-            sequence_length=5,
-            vocabulary_size=_VOCABULARY,
-        ),
+        data=DataConfig(path, validation=24, **sizes),
         model=_model(folder),
         epochs=1,
-        batch_size=18,
+        batch_size=48,
         optimizer=OptimizerConfig(learning_rate=0.0),
     )
     notes = []
@@ -215,8 +207,8 @@ def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path
         "bert_tiny", num_classes=_CLASSES, vocabulary_size=_VOCABULARY
     )
     variables = models.load_pretrained(folder, module).variables
-    tokens = arrays["test_tokens"].reshape(6, 4).astype(np.int32)
-    expected = jax.jit(module.apply)(variables, np.pad(tokens, ((0, 0), (0, 1))))
+    tokens = load_inputs(config.data, None).dataset.test.images
+    expected = jax.jit(module.apply)(variables, tokens)
     for run in found:
         np.testing.assert_allclose(run, expected.logits, rtol=1e-4, atol=1e-4)
     assert np.abs(found[0, 0] - found[0, 1]).max() > 0.01
