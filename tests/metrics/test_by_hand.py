@@ -138,6 +138,7 @@ ROWS = [
     of("prediction_difference", MODELS, 0.5),
     of("prediction_difference", MODELS, np.sqrt(1 / 16 + 2 / 64), order=2),
     of("prediction_difference", MODELS, 0.25, order=INF),
+    of("prediction_difference", np.full((2, 48, 257), NAN, "f4"), NAN, order=INF),
     of("weighted_prediction_difference", MODELS, 3 / 16),
     of("weighted_prediction_difference", MODELS, np.sqrt(1 / 64 + 2 / 1024), order=2),
     of("weighted_prediction_difference", MODELS, 1 / 8, order=INF),
