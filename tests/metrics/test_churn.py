@@ -74,32 +74,6 @@ def test_surrogate_churn_of_extreme_logits_is_finite():
     assert surrogate_churn(a, a) == 0.0 and np.isfinite(surrogate_churn(a, a[::-1]))
 
 
-def test_two_classes_make_the_sharper_bound_an_equality():
-    for seed in range(5):
-        a, b = (x[:, :2] for x in make_inputs("pair", seed).values())
-        sharp = jax.jit(metrics.churn_bound_from_confidence_sum)(a, b)
-        assert churn(a, b) == sharp > 0
-
-
-def test_no_pair_of_runs_exceeds_a_bound():
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, 3, 30)
-    runs = np.float32(np.eye(3)[labels] + rng.normal(size=(4, 30, 3)))
-    off = ~np.eye(4, dtype=bool)
-    measured = metrics.pairwise(churn, runs)[off]
-    from_errors, from_confidence, sharper = (
-        metrics.pairwise(bound, runs, labels)[off]
-        for bound in (
-            metrics.churn_bound_from_errors,
-            metrics.churn_bound_from_confidence,
-            metrics.churn_bound_from_confidence_sum,
-        )
-    )
-    assert 0 < measured.min() and (measured <= from_errors).all()
-    assert (measured <= sharper).all() and (sharper <= from_confidence).all()
-    assert sharper.mean() < from_confidence.mean()
-
-
 def test_models_of_an_update_may_know_different_classes():
     old, new, labels = make_inputs("update", 0).values()
     inputs = {"old_logits": old[:, :3], "new_logits": new, "labels": labels}
@@ -113,11 +87,10 @@ def test_models_of_an_update_may_know_different_classes():
         metrics.flip_rank(**inputs)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_rank_of_a_flip_equals_sorting(seed):
-    inputs = make_inputs("update", seed)
+def test_rank_of_a_flip_equals_sorting():
+    inputs = make_inputs("update", 0)
     inputs["old_logits"] = np.round(inputs["old_logits"])  # many ties
-    ranks = metrics.flip_rank(**inputs)
+    ranks = jax.jit(metrics.flip_rank)(**inputs)
     assert ranks.max() > 1 and ranks.dtype == np.int32
     np.testing.assert_array_equal(ranks, ref.flip_rank(**inputs))
 

@@ -87,8 +87,9 @@ def test_the_block_size_does_not_matter_and_padding_may_hold_anything(versions):
     close(own, loop(ref.surrogate_churn, old[:, mask], old[:, mask]))
 
 
-@pytest.mark.parametrize("examples", ["all", "known"])
-@pytest.mark.parametrize("name", ["l1_distance", "flip_rates"])
+@pytest.mark.parametrize(
+    ("name", "examples"), [("flip_rates", "all"), ("l1_distance", "known")]
+)
 def test_an_old_version_may_know_fewer_classes(name, examples, versions):
     """Because its last columns are missing, and the first is marked as unknown."""
     metric, reference, labelled = STREAMING[name]
@@ -172,8 +173,10 @@ def test_jit_vmap_bfloat16_and_sharded_runs(versions):
     close(own(old), expected)
 
 
-@pytest.mark.parametrize("metric", [metrics.churn, metrics.surrogate_churn])
-@pytest.mark.parametrize("compare", ["pairwise", "cross_pairs"])
+@pytest.mark.parametrize(
+    ("metric", "compare"),
+    [(metrics.churn, "pairwise"), (metrics.surrogate_churn, "cross_pairs")],
+)
 def test_memory_does_not_grow_with_examples(metric, compare):
     block, runs, width = 2**18, 16, 32
 
@@ -289,38 +292,6 @@ def test_equals_deleting_rows_and_columns(name, shape):
     np.testing.assert_allclose(globals()[name](matrix)[:3], expected, rtol=1e-5)
 
 
-def mapped(summarize, matrices):
-    return jax.jit(jax.vmap(lambda m: summarize(m)[:3]))(matrices)
-
-
-@pytest.mark.parametrize(
-    ("of_old", "of_new", "of_pair"),
-    [(1, 1, 1), (1, 0.1, 0.3), (0.3, 0.5, 1), (0, 0, 1)],
-)
-def test_standard_error_of_cross_pairs_is_that_of_runs(of_old, of_new, of_pair):
-    # Old runs, new runs and pairs each have an effect of their own.
-    rng = np.random.default_rng(0)
-    old, new = of_old * rng.normal(size=(4000, 5, 1)), rng.normal(size=(4000, 1, 6))
-    matrices = old + of_new * new + of_pair * rng.normal(size=(4000, 5, 6))
-    mean, std, stderr = mapped(metrics.summarize_cross, matrices)
-    true = np.std(mean)
-    # 4000 draws: the deviation is known to about 1 per cent.
-    assert 0.94 * true < np.sqrt(np.mean(stderr**2)) < 1.13 * true
-    if of_old:
-        assert np.mean(std) / np.sqrt(30) < 0.7 * true
-
-
-def test_standard_error_of_pairs_is_that_of_runs():
-    # Each run moves all its pairs: value = u_a + u_b + noise.
-    rng = np.random.default_rng(0)
-    u, noise = rng.normal(size=(2000, 8)), 0.1 * rng.normal(size=(2000, 8, 8))
-    matrices = u[:, :, None] + u[:, None] + noise + np.swapaxes(noise, 1, 2)
-    mean, std, stderr = mapped(metrics.summarize_pairs, matrices)
-    # 2000 draws: the variance is known to about 3 per cent.
-    np.testing.assert_allclose(np.mean(stderr**2), np.var(mean), rtol=0.1)
-    assert np.mean(std**2) / 28 < 0.3 * np.var(mean)
-
-
 MASK = np.arange(48) % 3 > 0
 
 
@@ -332,17 +303,9 @@ def without_one(metric, logits, **inputs):
     return found, [compiled(logits[keep], **inputs) for keep in others]
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        metrics.relative_prediction_difference,
-        metrics.hamming_prediction_difference,
-        metrics.label_prediction_difference,
-    ],
-)
-def test_leaving_a_model_out_is_the_metric_of_the_others(metric):
-    labelled = metric is metrics.label_prediction_difference
-    inputs = make_inputs("labelled models" if labelled else "models", 0)
+def test_leaving_a_model_out_is_the_metric_of_the_others():
+    inputs = make_inputs("labelled models", 0)
+    metric = metrics.label_prediction_difference
     found, expected = without_one(metric, **inputs, mask=MASK)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
