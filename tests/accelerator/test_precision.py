@@ -64,7 +64,7 @@ def test_metrics_equal_the_float64_reference(case):
 @pytest.mark.parametrize("case", METHODS, ids=lambda c: c.name)
 def test_method_losses_equal_the_float64_reference(case):
     logits, labels = logits_of(case, 0), labels_of(0)
-    (loss, _), gradient = evaluate(case, logits, labels)
+    (loss, _), gradient = evaluate(case, logits[None], labels[None])
     np.testing.assert_allclose(loss, expected(case, logits, labels), rtol=RTOL)
     assert np.all(np.isfinite(gradient))
 

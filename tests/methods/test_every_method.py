@@ -1,7 +1,9 @@
 """What holds for every method, row by row of the table in `cases.py`."""
 
+import functools
 import inspect
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,45 +33,80 @@ from tests.methods.cases import (
     labels_of,
     logits_of,
     loss_of,
+    plain_loss,
     teacher_of,
 )
 from tests.refusals import refusals
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-# One per way of reducing over members, pairs and teachers: compiling takes the time.
-FEW = [CASES[i] for i in (2, 6, 10, 12, 19, 20, 27)]
-
-
-def some_fast(cases, fast):
-    """Each of the cases, of which those that are not in `fast` are slow."""
-    rows = [
-        pytest.param(c, marks=[] if any(c is f for f in fast) else pytest.mark.slow)
-        for c in cases
-    ]
-    return pytest.mark.parametrize("case", rows, ids=lambda c: c.name)
-
-
-few_cases = some_fast(FEW, FEW[1::2])
-sweepable = some_fast([c for c in CASES if c.coefficients], FEW[1::2])
-MASK = np.array([1, 0, 1, 1, 0, 1, 1, 0], np.float32)
+# Of four shards one holds nothing but padding, and one has some.
+MASK = np.array([0, 0, 1, 1, 0, 1, 1, 1], np.float32)
 VALID = np.flatnonzero(MASK)
+SCALES = (0.0, 0.5, 1.25)
+
+
+class Replica(NamedTuple):
+    """What one replica of a case's program is given."""
+
+    logits: np.ndarray
+    labels: np.ndarray
+    mask: np.ndarray = np.ones(EXAMPLES, np.float32)
+    scale: float = 1.0  # of the coefficients
+
+
+@functools.cache
+def replicas_of(case):
+    """By name; the names say for which test."""
+    swept = zip(SCALES, logits_of(case, 6, replicas=len(SCALES)))
+    return {
+        "seed 0": Replica(logits_of(case, 0), labels_of(0)),
+        "seed 1": Replica(logits_of(case, 1), labels_of(1)),
+        "gradient": Replica(logits_of(case, 4, scale=1.0), labels_of(4), MASK),
+        "padded": Replica(logits_of(case, 5), labels_of(5), MASK),
+        "one device": Replica(logits_of(case, 7, scale=1.0), labels_of(7)),
+        "huge": Replica(logits_of(case, 10, scale=1e4), labels_of(10)),
+        **{f"times {s}": Replica(z, labels_of(6), scale=s) for s, z in swept},
+    }
+
+
+@functools.cache
+def evaluated(case, padding=None):
+    """`(loss, terms), gradient` of every replica, in one program.
+
+    Args:
+        case: the row of the table.
+        padding: what masked examples of the student and of its teachers hold.
+    """
+    replicas = replicas_of(case)
+    logits, labels, mask, scale = map(np.stack, zip(*replicas.values()))
+    teacher = np.stack([teacher_of(case.method)] * len(replicas))
+    if padding is not None:
+        masked = (mask == 0)[:, None, :, None]
+        logits, teacher = (
+            np.where(masked, np.float32(padding), x) for x in (logits, teacher)
+        )
+    found = evaluate(case, logits, labels, mask, teacher, scale)
+    return {
+        name: jax.tree.map(lambda x, r=r: x[r], found)
+        for r, name in enumerate(replicas)
+    }
 
 
 @every_case
-@pytest.mark.parametrize("seed", [0, 1])
-def test_loss_equals_the_equation_in_float64(case, seed):
-    logits, labels = logits_of(case, seed), labels_of(seed)
-    (loss, terms), _ = evaluate(case, logits, labels)
-    np.testing.assert_allclose(loss, expected(case, logits, labels), rtol=3e-6)
-    assert set(terms) == case.terms
-    for scalar in (loss, *terms.values()):
-        assert scalar.shape == () and scalar.dtype == jnp.float32
+def test_loss_equals_the_equation_in_float64(case):
+    for seed in ("seed 0", "seed 1"):
+        (loss, terms), _ = evaluated(case)[seed]
+        logits, labels, *_ = replicas_of(case)[seed]
+        np.testing.assert_allclose(loss, expected(case, logits, labels), rtol=3e-6)
+        assert set(terms) == case.terms
+        for scalar in (loss, *terms.values()):
+            assert scalar.shape == () and scalar.dtype == jnp.float32
 
 
 @every_case
 def test_gradient_equals_a_float64_difference_and_masked_rows_change_nothing(case):
-    logits, labels = logits_of(case, 4, scale=1.0), labels_of(4)
-    (loss, _), gradient = evaluate(case, logits, labels, MASK)
+    logits, labels, *_ = replicas_of(case)["gradient"]
+    (loss, _), gradient = evaluated(case)["gradient"]
     np.testing.assert_allclose(
         loss, expected(case, logits, labels, rows=VALID), rtol=3e-6
     )
@@ -83,73 +120,61 @@ def test_gradient_equals_a_float64_difference_and_masked_rows_change_nothing(cas
 
 
 @every_case
-@pytest.mark.parametrize("junk", [np.nan, np.inf])
-def test_non_finite_padding_does_not_leak(case, junk):
-    logits, labels = logits_of(case, 5), labels_of(5)
-    clean = evaluate(case, logits, labels, MASK)
-    logits[:, MASK == 0] = junk
-    teacher = teacher_of(case.method).copy()
-    teacher[:, MASK == 0] = junk
-    dirty = evaluate(case, logits, labels, MASK, teacher=teacher)
-    jax.tree.map(np.testing.assert_array_equal, dirty, clean)
+def test_non_finite_padding_does_not_leak(case):
+    for junk in (np.nan, np.inf):
+        dirty = evaluated(case, junk)
+        jax.tree.map(np.testing.assert_array_equal, dirty, evaluated(case))
 
 
-@sweepable
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.coefficients], ids=lambda c: c.name
+)
 def test_coefficients_differ_between_replicas_under_vmap(case):
-    replicas = 3
-    logits, labels = logits_of(case, 6, replicas=replicas), labels_of(6)
-    scales = np.array([0.0, 0.5, 1.25], np.float32)
-    stacked = jax.tree.map(lambda c: c * scales, case.method)
-
-    def one(method, logits):
-        return loss_of(method, logits, batch_of(labels)).loss
-
-    together = jax.jit(jax.vmap(one))(stacked, logits)
-    for r, scale in enumerate(scales):
+    for scale in SCALES:
         options = {k: v * scale for k, v in case.coefficients.items()}
-        if "temperature" in options:  # tau = 0 is not an objective
-            if scale == 0:
-                continue
+        if options.get("temperature") == 0:  # is not an objective
+            continue
+        logits, labels, *_ = replicas_of(case)[f"times {scale}"]
+        (loss, _), _ = evaluated(case)[f"times {scale}"]
         np.testing.assert_allclose(
-            together[r], expected(case, logits[r], labels, **options), rtol=3e-6
+            loss, expected(case, logits, labels, **options), rtol=3e-6
         )
 
 
-@few_cases
-def test_eight_shards_with_uneven_padding_give_the_global_objective(case):
+def test_eight_devices_with_uneven_padding_give_the_global_objective():
     """One device of eight holds nothing but padding; others hold one or two rows."""
-    logits, labels = logits_of(case, 7, scale=1.0), labels_of(7)
+    (case,) = (c for c in CASES if "penalty=correlation" in c.name)
+    logits, labels, *_ = replicas_of(case)["one device"]
     mask = np.ones(2 * EXAMPLES, np.float32)
     mask[[2, 3, 4, 9, 14]] = 0.0
     rows = np.flatnonzero(mask) % EXAMPLES
     twice = np.tile(logits, (1, 2, 1))
     twice[:, mask == 0] = np.nan
 
-    def local(method, logits, labels, mask, teacher):
+    def local(method, logits, labels, mask):
         def objective(logits):
-            batch = batch_of(labels, mask, axis_name="data")
-            return loss_of(method, logits, batch, teacher=teacher).loss
+            return plain_loss(method, logits, batch_of(labels, mask, "data")).loss
 
         return jax.value_and_grad(objective)(logits)
 
     members, examples = P(None, "data"), P("data")
-    specs = (P(), members, examples, examples, members)
+    specs = (P(), members, examples, examples)
     loss, gradient = over_devices(local, *specs, out=(P(), members))(
         jax.tree.map(jnp.float32, case.method),
         twice,
         np.tile(labels.astype(np.int32), 2),
         mask,
-        np.tile(teacher_of(case.method), (1, 2, 1)),
     )
     np.testing.assert_allclose(
         loss, expected(case, logits, labels, rows=rows), rtol=3e-6
     )
-    _, alone = evaluate(case, logits, labels)
-    share = EXAMPLES / len(rows)
-    np.testing.assert_allclose(
-        gradient[:, mask == 1], share * alone[:, rows], atol=3e-7
+    numeric = difference_quotient(
+        lambda moved: expected(case, moved, labels, rows=rows), logits
     )
+    # Both copies of an example have half of its gradient, or one of them all of it.
     np.testing.assert_array_equal(gradient[:, mask == 0], 0.0)
+    both = gradient[:, :EXAMPLES] + gradient[:, EXAMPLES:]
+    np.testing.assert_allclose(both, numeric, atol=2e-6)
 
 
 @every_case
@@ -165,8 +190,7 @@ def test_leaves_are_the_coefficients_and_nothing_else(case):
 
 @every_case
 def test_loss_is_finite_at_huge_logits(case):
-    logits, labels = logits_of(case, 10, scale=1e4), labels_of(10)
-    (loss, terms), gradient = evaluate(case, logits, labels)
+    (loss, terms), gradient = evaluated(case)["huge"]
     assert np.isfinite(loss) and all(np.isfinite(t) for t in terms.values())
     assert np.all(np.isfinite(gradient))
     # A gradient in a logit is 1/n of cross-entropy's (at most 1) plus SKL's, which is
@@ -260,79 +284,85 @@ def _gain(p):
 
 def of(method, logits, loss, labels=(0,), teacher=None):
     """A row: what the method's loss is, worked out by hand."""
-    return pytest.param(method, logits, list(labels), teacher, loss)
+    return method, logits, np.array(labels), teacher, loss
 
 
-@pytest.mark.parametrize(
-    ("method", "logits", "labels", "teacher", "loss"),
-    [
-        # -log 1/2 and -log 1/4 average to 1.5 log 2.
-        of(methods.ERM(), np.repeat(HALF, 2, axis=1), 1.5 * LOG_2, [0, 2]),
-        # H(1/2, 1/4, 1/4) = 1.5 log 2; Eq. 6: (3/4 + 3/8) log 2.
-        of(methods.MinimumEntropy(alpha=0.25), HALF, 1.125 * LOG_2),
-        # sum_j (f_j - 1/3) log f_j = -(1/6) log 2 + (1/6) 2 log 2 = (1/6) log 2
-        of(
-            methods.MinimumEntropy(alpha=0.25, kind="uniform_skl"),
-            HALF,
-            (0.75 - 0.25 / 6) * LOG_2,
-        ),
-        # Eqs. 8, 9, 17 and 18: log 4/3 + log 4, and how far apart the peers are.
-        *(
-            of(_peers(divergence=kind), PAIR, np.log(4 / 3) + LOG_4 + far)
-            for kind, far in APART.items()
-        ),
-        *(
-            of(_alone(divergence=kind), PAIR[[1, 1]], 2 * LOG_4 + far, teacher=PAIR)
-            for kind, far in STALE.items()
-        ),
-        # KL((0.7, 0.3) || (1/2, 1/2))
-        of(
-            _distilled(temperature=1.0),
-            UNIFORM,
-            _gain(np.r_[0.7, 0.3]),
-            (0,),
-            TAUGHT_BY,
-        ),
-        # tau 2 turns (0.7, 0.3) into its square roots, normalised; and 2^2 = 4.
-        of(_distilled(temperature=2.0), UNIFORM, 4 * _gain(ROOTS), (0,), TAUGHT_BY),
-        # (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8).
-        of(
-            _distilled(temperature=2.0, average="tempered_probs"),
-            UNIFORM,
-            4 * _gain(np.r_[5, 3] / 8),
-            teacher=TAUGHT_BY,
-        ),
-        # (1, 4, 0) and the teachers' highest two: 4 + 4 from the mean, 4 + 0 from the
-        # old model.
-        of(
-            methods.ELODI(alpha=0.5, mix=0.25, top_k=2),
-            np.float32([[[1, 4, 0]]]),
-            0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
-            [1],
-            KnownTeachers(THREE, 1),
-        ),
-        # (log 2 + l KL((0.7, 0.3) || (1/2, 1/2))) / (1 + l) at l = 0.7 + 0.3.
-        of(
-            methods.ChurnConstraint(start=0.7),
-            UNIFORM,
-            0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
-            teacher=TAUGHT_BY,
-        ),
-    ],
-)
-def test_losses_worked_out_by_hand(method, logits, labels, teacher, loss):
-    out = loss_of(method, logits, batch_of(labels), teacher=teacher)
-    np.testing.assert_allclose(out.loss, loss, rtol=1e-5)
+BY_HAND = [
+    # -log 1/2 and -log 1/4 average to 1.5 log 2.
+    of(methods.ERM(), np.repeat(HALF, 2, axis=1), 1.5 * LOG_2, [0, 2]),
+    # H(1/2, 1/4, 1/4) = 1.5 log 2; Eq. 6: (3/4 + 3/8) log 2.
+    of(methods.MinimumEntropy(alpha=0.25), HALF, 1.125 * LOG_2),
+    # sum_j (f_j - 1/3) log f_j = -(1/6) log 2 + (1/6) 2 log 2 = (1/6) log 2
+    of(
+        methods.MinimumEntropy(alpha=0.25, kind="uniform_skl"),
+        HALF,
+        (0.75 - 0.25 / 6) * LOG_2,
+    ),
+    # Eqs. 8, 9, 17 and 18: log 4/3 + log 4, and how far apart the peers are.
+    *(
+        of(_peers(divergence=kind), PAIR, np.log(4 / 3) + LOG_4 + far)
+        for kind, far in APART.items()
+    ),
+    *(
+        of(_alone(divergence=kind), PAIR[[1, 1]], 2 * LOG_4 + far, teacher=PAIR)
+        for kind, far in STALE.items()
+    ),
+    # KL((0.7, 0.3) || (1/2, 1/2))
+    of(
+        _distilled(temperature=1.0),
+        UNIFORM,
+        _gain(np.r_[0.7, 0.3]),
+        (0,),
+        TAUGHT_BY,
+    ),
+    # tau 2 turns (0.7, 0.3) into its square roots, normalised; and 2^2 = 4.
+    of(_distilled(temperature=2.0), UNIFORM, 4 * _gain(ROOTS), (0,), TAUGHT_BY),
+    # (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8).
+    of(
+        _distilled(temperature=2.0, average="tempered_probs"),
+        UNIFORM,
+        4 * _gain(np.r_[5, 3] / 8),
+        teacher=TAUGHT_BY,
+    ),
+    # (1, 4, 0) and the teachers' highest two: 4 + 4 from the mean, 4 + 0 from the
+    # old model.
+    of(
+        methods.ELODI(alpha=0.5, mix=0.25, top_k=2),
+        np.float32([[[1, 4, 0]]]),
+        0.5 * np.log1p(np.exp(-3) + np.exp(-4)) + 0.5 * (0.25 * 8 + 0.75 * 4),
+        [1],
+        KnownTeachers(THREE, 1),
+    ),
+    # (log 2 + l KL((0.7, 0.3) || (1/2, 1/2))) / (1 + l) at l = 0.7 + 0.3.
+    of(
+        methods.ChurnConstraint(start=0.7),
+        UNIFORM,
+        0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
+        teacher=TAUGHT_BY,
+    ),
+]
 
 
-@pytest.mark.parametrize("step", [0, 30])
-def test_alpha_ramps_on_both_sides_of_the_convex_combination(step):
+def test_losses_worked_out_by_hand():
+    @jax.jit
+    def losses(rows):
+        return [
+            plain_loss(method, logits, batch_of(labels), teacher=teacher).loss
+            for method, logits, labels, teacher, _ in rows
+        ]
+
+    for found, (method, *_, loss) in zip(losses(BY_HAND), BY_HAND, strict=True):
+        np.testing.assert_allclose(found, loss, rtol=1e-5, err_msg=str(method))
+
+
+def test_alpha_ramps_on_both_sides_of_the_convex_combination():
     logits, labels = draw(1, 1, 8, 5).astype(np.float32), labels_of(1)
     ramped = MinimumEntropy(alpha=0.4, ramp=Ramp("linear", 10.0))
-    fixed = MinimumEntropy(alpha=0.4 * min((step + 1) / 10, 1.0))
-    got = loss_of(ramped, logits, batch_of(labels), step=step)
-    expected = loss_of(fixed, logits, batch_of(labels))
-    np.testing.assert_allclose(got.loss, expected.loss, rtol=1e-6)
+    for step in (0, 30):
+        fixed = MinimumEntropy(alpha=0.4 * min((step + 1) / 10, 1.0))
+        got = loss_of(ramped, logits, batch_of(labels), step=step)
+        expected = loss_of(fixed, logits, batch_of(labels))
+        np.testing.assert_allclose(got.loss, expected.loss, rtol=1e-6)
 
 
 INDEPENDENT = {"update": "independent"}

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 
 from churn_compare.class_sets import UNKNOWN_LOGIT
 from churn_jax.configuration.rows import Teaching
@@ -23,7 +22,6 @@ from churn_jax.methods import (
     neighbour_targets,
 )
 from tests import reference_losses as reference
-from tests.devices import over_devices
 from tests.methods.cases import (
     CLASSES,
     COUNTS,
@@ -33,7 +31,6 @@ from tests.methods.cases import (
     KnownTeachers,
     batch_of,
     draw,
-    known_logits,
     labels_of,
     loss_of,
 )
@@ -87,29 +84,6 @@ def test_the_multiplier_follows_the_limit_and_never_falls_below_zero():
     np.testing.assert_array_equal(alone.loss, alone.terms["cross_entropy"])
 
 
-def test_a_limit_is_reached():
-    """Dual ascent on free logits: the divergence ends at the limit, or below it."""
-    labels, teacher = LABELS, TEACHER[:1]
-    for limit, bound in ((0.05, True), (50.0, False)):
-        method = ChurnConstraint(limit=limit, rate=1.0, start=0.0)
-
-        def step(state, _, method=method):
-            logits, memory = state
-
-            def objective(z):
-                out = outcome(method, teacher, 0, labels, z, memory)
-                return out.loss, out
-
-            gradient, out = jax.grad(objective, has_aux=True)(logits)
-            return (logits - 2.0 * gradient, out.memory), out.terms["divergence"]
-
-        start = (jnp.asarray(LOGITS), jnp.zeros(1))
-        (_, memory), away = jax.lax.scan(step, start, length=1500)
-        if bound:
-            np.testing.assert_allclose(np.mean(away[-100:]), limit, rtol=0.05)
-        assert (memory[0] > 0) == bound
-
-
 def test_confusions_are_counted_as_batches_pass():
     method = BayesianUpdate(olds=2)
     after = outcome(method, OLD, 2, memory=COUNTS[:3]).memory
@@ -118,50 +92,6 @@ def test_confusions_are_counted_as_batches_pass():
         for i in np.flatnonzero(MASK):
             counts[LABELS[i], np.argmax(logits[i])] += 1
     np.testing.assert_array_equal(after, expected)
-
-
-def test_shards_count_the_global_batch():
-    method = BayesianUpdate(olds=2)
-
-    def local(labels, mask, logits, old):
-        batch = batch_of(labels, mask, axis_name="data")
-        out = method.loss(
-            known_logits,
-            {"params": logits},
-            batch.replace(memory=jnp.asarray(COUNTS[:3])),
-            teacher=KnownTeachers(old),
-            step=0,
-            key=batch.keys[0],
-        )
-        return out.loss, out.memory
-
-    rows, members = P("data"), P(None, "data")
-    sharded = over_devices(local, rows, rows, members, members)
-    loss, memory = sharded(LABELS.astype(np.int32), MASK, LOGITS, OLD)
-    alone = outcome(method, OLD, 2, memory=COUNTS[:3])
-    np.testing.assert_array_equal(memory, alone.memory)
-    np.testing.assert_allclose(loss, alone.loss, rtol=1e-6)
-
-
-def test_the_target_changes_sides_when_the_new_model_proves_better():
-    """Every model predicts one class; the old one is right in 9 of 10."""
-    old = np.zeros((1, EXAMPLES, CLASSES), np.float32)
-    old[..., 1] = 5.0
-    new = np.roll(old, 2, axis=-1)  # predicts 3
-
-    def counted(right):
-        wrong = (100.0 - right) / (CLASSES - 1)
-        return np.full((CLASSES, CLASSES), wrong) + (right - wrong) * np.eye(CLASSES)
-
-    def followed(right):
-        memory = np.float32([counted(90.0), counted(right)])
-        out = outcome(BayesianUpdate(), old, 1, logits=new, memory=memory)
-        return out.loss < 1.0  # cross-entropy with the class that it predicts
-
-    # The old one's odds are 0.9 / 0.025 = 36, the new one's have to be 2.5 times them:
-    # 0.95 / 0.0125 = 76 is too little, 0.97 / 0.0075 = 129 is enough.
-    assert not any(followed(right) for right in (50.0, 90.0, 95.0))
-    assert followed(97.0)
 
 
 def test_before_the_first_batch_the_old_prediction_stands():
