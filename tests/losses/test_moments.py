@@ -127,7 +127,7 @@ def test_padding_and_a_batch_without_examples_move_no_moment():
     z, state = draw(12), after(draw(13))
     mask = (np.arange(B) % 3 > 0).astype(np.float32)
     padded = np.where(mask[None, :, None] > 0, z, np.float32(np.nan))
-    kept = state.update(z[:, mask > 0], 0.5)
+    kept = update(state, z[:, mask > 0], 0.5, mask[mask > 0])
     for a, b in leaves(update(state, padded, 0.5, mask), kept):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     for a, b in leaves(update(state, padded, 0.5, 0.0 * mask), state):
