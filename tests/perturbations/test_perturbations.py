@@ -28,12 +28,15 @@ from tests.reference_losses import kl
 WEIGHTS = weights(1)
 PREDICT = network(WEIGHTS)
 
-# Compiled as a whole: one by one, their operations take longer to compile than to run.
-quick_ods, quick_conf_ods = (
-    jax.jit(move, static_argnums=0, static_argnames="pixel_range")
-    for move in (ods, conf_ods)
-)
-quick_directions = jax.jit(perturbations.ods_directions, static_argnums=0)
+
+@partial(jax.jit, static_argnums=0, static_argnames=("dtype", "pixel_range"))
+def compiled(move, weights, *given, dtype=jnp.float32, **options):
+    """A step of a network, once for all weights."""
+    return move(network(weights, dtype), *given, **options)
+
+
+quick_ods, quick_conf_ods = partial(compiled, ods), partial(compiled, conf_ods)
+quick_directions = partial(compiled, perturbations.ods_directions)
 draw_guides = jax.jit(perturbations.draw_guides, static_argnums=1)
 
 
@@ -44,7 +47,7 @@ def norms(moves):
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_directions_equal_central_differences_in_float64(temperature):
     images, keys = draw()
-    found = quick_directions(PREDICT, images, keys, temperature=temperature)
+    found = quick_directions(WEIGHTS, images, keys, temperature=temperature)
     guides = np.asarray(draw_guides(keys, CLASSES), np.float64)
     expected = unit(
         gradient(
@@ -65,7 +68,7 @@ def test_by_hand():
     images, keys = jnp.array([[0.2, 0.7]]), jax.random.split(jax.random.key(3), 1)
     guide = draw_guides(keys, 2)[0]
     expected = np.sign(guide[0] - guide[1]) * np.array([[1.0, -1.0]]) / np.sqrt(2.0)
-    found = quick_directions(lambda x: x, images, keys)
+    found = jax.jit(partial(perturbations.ods_directions, lambda x: x))(images, keys)
     # The guide is centred under p, which costs a few digits.
     np.testing.assert_allclose(found.directions, expected, rtol=5e-6)
 
@@ -74,11 +77,11 @@ def test_steps_have_their_norm_and_conf_ods_scales_it_by_confidence():
     images, keys = draw()
     options = {"step_size": 0.01, "temperature": 2.0}
     full = 0.01 * np.sqrt(6)
-    moved = quick_ods(PREDICT, images, keys, **options)
+    moved = quick_ods(WEIGHTS, images, keys, **options)
     # Pixels near 0.5 are rounded to 3e-8, steps have 1e-2.
     np.testing.assert_allclose(norms(moved - images), np.full(BATCH, full), rtol=1e-5)
     confidence = probabilities(WEIGHTS, images, 2.0).max(-1)
-    scaled = quick_conf_ods(PREDICT, images, keys, **options)
+    scaled = quick_conf_ods(WEIGHTS, images, keys, **options)
     np.testing.assert_allclose(norms(scaled - images), full * confidence, rtol=1e-5)
     along = np.asarray((moved - images) * confidence[:, None, None].astype(np.float32))
     np.testing.assert_allclose(scaled - images, along, atol=2e-7)
@@ -86,13 +89,14 @@ def test_steps_have_their_norm_and_conf_ods_scales_it_by_confidence():
 
 def test_pixels_are_clipped_where_a_range_is_given():
     images, keys = jnp.zeros((BATCH, 2, 3)), draw()[1]
-    free = quick_ods(PREDICT, images, keys, step_size=0.1, pixel_range=None)
-    kept = quick_ods(PREDICT, images, keys, step_size=0.1)
-    assert jnp.min(free) < 0.0
-    np.testing.assert_array_equal(kept, jnp.clip(free, 0.0, 1.0))
-    narrow = quick_ods(PREDICT, images, keys, step_size=0.1, pixel_range=(0.02, 0.05))
-    assert float(jnp.min(narrow)) == np.float32(0.02)
-    assert float(jnp.max(narrow)) == np.float32(0.05)
+    free, narrow = (
+        quick_ods(WEIGHTS, images, keys, step_size=0.1, pixel_range=pixels)
+        for pixels in (None, (0.02, 0.05))
+    )
+    assert jnp.min(free) < 0.0 and jnp.max(free) > 0.05
+    np.testing.assert_array_equal(narrow, jnp.clip(free, 0.02, 0.05))
+    kept = step(images, free, step_size=9.0)
+    assert jnp.min(kept) == 0.0 and jnp.max(kept) == 1.0
 
 
 def test_guides_are_uniform_and_belong_to_their_key():
@@ -110,23 +114,24 @@ def test_guides_are_uniform_and_belong_to_their_key():
 
 
 def test_unit_directions_of_tiny_huge_zero_and_broken_gradients():
-    rows = jnp.array(
-        [[3e-30, 4e-30], [3e30, 4e30], [0.0, 0.0], [jnp.nan, 1.0], [jnp.inf, 1.0]]
-    )
+    nan, inf = np.nan, np.inf
+    rows = [[3e-30, 4e-30], [3e30, 4e30], [0, 0], [nan, 1], [inf, 1], [1e-42, 1e-43]]
+    *found, below = jax.jit(perturbations.unit_directions)(np.float32(rows))
     expected = [[0.6, 0.8], [0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    np.testing.assert_allclose(perturbations.unit_directions(rows), expected, rtol=1e-6)
-    below = perturbations.unit_directions(jnp.array([[1e-42, 1e-43]]))
-    assert jnp.all(jnp.isfinite(below)) and jnp.linalg.norm(below) <= 1.0 + 1e-6
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert np.all(np.isfinite(below)) and np.linalg.norm(below) <= 1.0 + 1e-6
 
 
 @pytest.mark.parametrize("size", [30.0, 1e4])
 def test_saturated_networks_give_unit_or_zero_directions(size):
     images, keys = draw()
-    found = quick_directions(network(weights(1, size)), images, keys)
+    options = {"temperature": 1.0}
+    found = quick_directions(weights(1, size), images, keys, **options)
     length = norms(found.directions)
     assert np.all((np.abs(length - 1.0) < 1e-5) | (length == 0.0))
     assert np.all(length == 0.0) == (size == 1e4)
-    moved = quick_conf_ods(network(weights(1, size)), images, keys)
+    options["step_size"] = 0.01
+    moved = quick_conf_ods(weights(1, size), images, keys, **options)
     assert jnp.all(jnp.isfinite(moved))
 
 
@@ -135,7 +140,7 @@ def test_a_sure_network_points_where_its_last_doubts_do():
     # lost; the gradient of all the others has the same sum, and its digits.
     sure, temperature = weights(1, size=60.0), 0.1
     images, keys = draw()
-    found = quick_directions(network(sure), images, keys, temperature=temperature)
+    found = quick_directions(sure, images, keys, temperature=temperature)
     p = probabilities(sure, images, temperature)
     assert (found.confidence == 1.0).any() and (1 - p.max(-1) < 1e-9).any()
     guides = np.asarray(draw_guides(keys, CLASSES), np.float64)
@@ -155,12 +160,12 @@ def test_a_sure_network_points_where_its_last_doubts_do():
 
 def test_a_network_in_bfloat16_points_the_same_way():
     images, keys = draw()
-    found = quick_directions(network(WEIGHTS, jnp.bfloat16), images, keys)
-    exact = quick_directions(PREDICT, images, keys)
+    found = quick_directions(WEIGHTS, images, keys, dtype=jnp.bfloat16)
+    exact = quick_directions(WEIGHTS, images, keys, temperature=1.0)
     assert found.directions.dtype == found.confidence.dtype == jnp.float32
     cosine = jnp.sum(found.directions * exact.directions, axis=(1, 2))
     assert jnp.min(cosine) > 0.98
-    half = quick_ods(PREDICT, images.astype(jnp.bfloat16), keys)
+    half = quick_ods(WEIGHTS, images.astype(jnp.bfloat16), keys)
     assert half.dtype == jnp.float32
 
 
@@ -200,8 +205,12 @@ STUDENTS = [weights(seed) for seed in (4, 5)]
 
 gaussian = jax.jit(perturbations.gaussian)
 pair_disagreement = jax.jit(perturbations.pair_disagreement)
-quick_adversarial = jax.jit(adversarial, static_argnums=0)
-quick_two_sided = jax.jit(two_sided, static_argnums=(0, 1))
+quick_adversarial = partial(compiled, adversarial)
+
+
+@jax.jit
+def quick_two_sided(teachers, students, images, **options):
+    return two_sided(networks(teachers), networks(students), images, **options)
 
 
 def disagreement(several, images, temperature=1.0):
@@ -218,8 +227,8 @@ def test_gaussian_noise_has_its_deviation_and_its_own_key():
     # 3200 draws: three deviations of the mean, and of the deviation.
     np.testing.assert_allclose(jnp.mean(noise), 0.0, atol=3 * 0.02 / 3200**0.5)
     np.testing.assert_allclose(jnp.std(noise), 0.02, rtol=3 / 6400**0.5)
-    alone = gaussian(images[5:6], keys[5:6], step_size=0.02)
-    np.testing.assert_array_equal(alone[0] - images[5], noise[5])
+    other = gaussian(images[::-1], keys[::-1], step_size=0.02) - images[::-1]
+    np.testing.assert_array_equal(other[::-1], noise)
     default = gaussian(images, keys)
     np.testing.assert_allclose(jnp.std(default - images), 1 / 255, rtol=0.04)
 
@@ -228,10 +237,13 @@ def test_steps_are_float32_also_where_jax_has_64_bits():
     images, keys = draw()
     labels = np.zeros(BATCH, np.uint8)
     with jax.enable_x64(True):
-        moves = (
-            ods(PREDICT, images, keys),
-            gaussian(images, keys),
-            adversarial(PREDICT, images, labels),
+        moves = jax.eval_shape(
+            lambda images, keys, labels: (
+                ods(PREDICT, images, keys),
+                perturbations.gaussian(images, keys),
+                adversarial(PREDICT, images, labels),
+            ),
+            *(images, keys, labels),
         )
     assert all(moved.dtype == jnp.float32 for moved in moves)
 
@@ -244,7 +256,7 @@ def test_an_adversarial_step_is_the_steepest_way_from_the_label():
     def of_label(x):
         return probabilities(WEIGHTS, x, 2.0)[rows, labels]
 
-    moved = quick_adversarial(PREDICT, images, labels, step_size=0.01, temperature=2.0)
+    moved = quick_adversarial(WEIGHTS, images, labels, step_size=0.01, temperature=2.0)
     assert np.all(of_label(moved) < of_label(images))
     np.testing.assert_allclose(
         moved - images,
@@ -272,9 +284,7 @@ def test_a_two_sided_step_raises_teachers_over_students_disagreement():
     def apart(x):
         return disagreement(TEACHERS, x, 2.0) - disagreement(STUDENTS, x, 2.0)
 
-    moved = quick_two_sided(
-        networks(TEACHERS), networks(STUDENTS), images, step_size=0.01, temperature=2.0
-    )
+    moved = quick_two_sided(TEACHERS, STUDENTS, images, step_size=0.01, temperature=2.0)
     assert np.all(apart(moved) > apart(images))
     np.testing.assert_allclose(
         moved - images, 0.01 * np.sqrt(6) * unit(gradient(apart, images)), atol=1e-6
@@ -283,14 +293,14 @@ def test_a_two_sided_step_raises_teachers_over_students_disagreement():
 
 def test_saturated_and_equal_networks_do_not_move_images_to_nan():
     images, _ = draw()
-    huge = network(weights(1, 1e4))
-    moved = quick_adversarial(huge, images, jnp.zeros(BATCH, jnp.int32))
+    labels, options = jnp.arange(BATCH) * 0, {"step_size": 0.01, "temperature": 1.0}
+    moved = quick_adversarial(weights(1, 1e4), images, labels, **options)
     np.testing.assert_array_equal(moved, images)
-    same = networks([WEIGHTS, WEIGHTS])
-    stays = quick_two_sided(same, same, images)
+    stays = quick_two_sided([WEIGHTS] * 2, [WEIGHTS] * 2, images, **options)
     np.testing.assert_array_equal(stays, images)
-    apart = networks([weights(1, 1e4), weights(2, 1e4)])
-    assert jnp.all(jnp.isfinite(quick_two_sided(apart, same, images)))
+    huge = [weights(seed, 1e4) for seed in (1, 2)]
+    away = quick_two_sided(huge, [WEIGHTS] * 2, images, **options)
+    assert jnp.all(jnp.isfinite(away))
 
 
 def test_the_direction_of_all_teachers_equals_float64(rng):
