@@ -108,21 +108,19 @@ def test_every_switch_drops_and_normalises_in_training_only(name):
     before = {k: v for k, v in variables.items() if k != "params"}
 
     @jax.jit  # as in training: values are traced
-    def trained(key):
-        return network.apply(variables, X, train=True, key=key)
+    def both(variables, key, x):
+        trained = network.apply(variables, x, train=True, key=key)
+        return trained, network.apply(variables, x, train=False)
 
-    @jax.jit
-    def evaluated(x):
-        return network.apply(variables, x, train=False)
-
-    def logits(seed):
-        return np.asarray(trained(jax.random.key(seed))[0].logits)
-
-    assert np.max(np.abs(logits(1) - logits(2))) > 1e-2  # dropout, of the step's key
-    np.testing.assert_array_equal(logits(1), logits(1))
-    moved, (whole, kept) = trained(KEY)[1], evaluated(X)
+    (one, moved), (whole, kept) = both(variables, jax.random.key(1), X)
+    (two, _), _ = both(variables, jax.random.key(2), X)
+    (again, _), _ = both(variables, jax.random.key(1), X)
+    assert np.max(np.abs(one.logits - two.logits)) > 1e-2  # dropout, of the step's key
+    np.testing.assert_array_equal(again.logits, one.logits)
     # In evaluation an example's logits do not depend on chance or on its batch.
-    np.testing.assert_allclose(whole.logits[:3], evaluated(X[:3])[0].logits, rtol=1e-5)
+    others = np.concatenate([X[:3], 2 * X[3:]])
+    _, (first, _) = both(variables, KEY, others)
+    np.testing.assert_allclose(whole.logits[:3], first.logits[:3], rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, kept, before)
     norm = "function" not in name
     assert len(jax.tree.leaves(before)) == 2 * norm

@@ -20,7 +20,7 @@ from churn_jax.ensembles import (
 )
 from churn_jax.ensembles.network import linear_head
 from churn_jax.ensembles.wrappers import starting_from, with_classes, with_temperature
-from churn_jax.models import create
+from churn_jax.models import BatchEnsemble, create
 from tests.differences import difference_quotient
 from tests.refusals import refusals
 
@@ -123,12 +123,9 @@ class TestTemperature:
         np.testing.assert_allclose(logits, np.stack([X, X, X / 4, X / 4]), rtol=1e-6)
 
 
-class TestLastLayer:
-    def test_networks_whose_members_share_weights_have_none(self):
-        from churn_jax.models import BatchEnsemble
-
-        module = create("mlp", num_classes=3, layers=BatchEnsemble(2))
-        assert from_linen(module).head is None
+def test_networks_whose_members_share_weights_have_no_last_layer():
+    module = create("mlp", num_classes=3, layers=BatchEnsemble(2))
+    assert from_linen(module).head is None
 
 
 NEW = {"w": np.float32([1.0, 3.0]), "n": np.int32(7), "h": jnp.bfloat16(2.0)}
