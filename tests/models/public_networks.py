@@ -26,12 +26,12 @@ _TIMM = (models.from_timm, models.to_timm)
 NETWORKS = {
     "resnet18": _Copy("resnet18", {}, *_HUGGING_FACE),
     "resnet50": _Copy("resnet50", {}, *_HUGGING_FACE),
-    "resnet50_stride_1x1": _Copy("resnet50", {"stride_at": "1x1"}, *_HUGGING_FACE),
     "resnet_v2_50": _Copy("resnet_v2_50", {}, *_TIMM),
 }
 # Without golden logits: only `make test-oracles` compares these. NumPy versions of
 # tiny forms are in the tests of each.
 LARGE = {
+    "resnet50_stride_1x1": _Copy("resnet50", {"stride_at": "1x1"}, *_HUGGING_FACE),
     "resnet101": _Copy("resnet101", {}, *_HUGGING_FACE),
     "densenet121": _Copy("densenet121", {}, *_TIMM),
     "densenet161": _Copy("densenet161", {}, *_TIMM),

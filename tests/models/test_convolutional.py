@@ -11,7 +11,6 @@ import pytest
 
 from churn_jax import models
 from churn_jax.models import VGG, DenseNet, ImageNetResNet, LeNet5, ResNet, airbench
-from churn_jax.models.convnets import adaptive_average_pool
 from churn_jax.models.convolution import banded_convolution
 from churn_jax.models.layers import Conv, xla_convolution
 from churn_jax.training.partition import compilation
@@ -41,7 +40,7 @@ _first, _second = (
         (ImageNetResNet(**_STAGES), (2, 17, 14, 3), _second),
         (ImageNetResNet(stride_at="1x1", **_STAGES), (2, 17, 14, 3), _first),
         (_DENSE, (2, 12, 9, 2), _densenet),
-        (_VGG, (2, 9, 13, 2), _vgg),
+        (_VGG, (2, 9, 21, 2), _vgg),  # 2 x 5 pixels before the grid of 3 x 3
         (_VGG.clone(batch_norm=True), (2, 9, 13, 2), _vgg),
     ],
     ids="lenet5 banded resnet-3x3 resnet-1x1 densenet vgg vgg-norm".split(),
@@ -185,17 +184,6 @@ def test_the_smallest_image_of_a_densenet_leaves_a_pixel(blocks, smallest):
             _outputs(model, smallest - 1)
 
 
-@pytest.mark.parametrize("shape", [(7, 7), (1, 2), (3, 9), (14, 8)])
-def test_windows_of_any_image_are_averaged(shape):
-    x = images(1, *shape, 2)
-    np.testing.assert_allclose(
-        jax.jit(adaptive_average_pool, static_argnums=1)(x, 7),
-        numpy_networks.adaptive_average_pool(np.asarray(x, np.float64), 7),
-        rtol=1e-6,
-        atol=1e-6,
-    )
-
-
 @pytest.mark.parametrize(
     ("channels", "features", "stride", "padding", "widths"),
     [
@@ -255,7 +243,8 @@ def test_conv_is_that_of_flax_with_all_its_derivatives(
             ),
             32,
         ),
-        (models.create("resnet18", num_classes=10), 32),  # 3 x 3 kernels over 1 x 1
+        # 3 x 3 kernels over 1 x 1
+        (models.create("resnet18", num_classes=10, stages=(1, 1, 1, 1)), 32),
     ],
     ids=["lenet5", "wide_resnet10", "resnet18"],
 )
@@ -282,8 +271,13 @@ def test_updates_in_a_loop_convolve_as_the_cpu_library_does(model, size):
 
 def test_kernels_are_he_normal_by_fan_out():
     model = ResNet(8, 2, widths=(32, 64, 64))
-    params = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 4, 4, 3), "f4"))
-    kernel = params["params"]["stage2_block1"]["conv1"]["kernel"]  # 3 x 3 x 32 x 64
+
+    @jax.jit
+    def drawn_kernel(key):
+        params = model.init(key, np.zeros((1, 4, 4, 3), "f4"))["params"]
+        return params["stage2_block1"]["conv1"]["kernel"]  # 3 x 3 x 32 x 64
+
+    kernel = drawn_kernel(jax.random.key(0))
     # 18,432 normal draws: the sample deviation is within 3 % (six sigma).
     np.testing.assert_allclose(np.std(kernel), np.sqrt(2 / (9 * 64)), rtol=0.03)
     # Not truncated: a truncated normal of this variance ends at 2.27 deviations.

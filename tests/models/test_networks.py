@@ -66,6 +66,7 @@ _TINY = {
     "bert": partial(models.Bert, depth=1, **BERT),
 }
 every = pytest.mark.parametrize("name", _TINY)
+_OF_GELU = ("airbench", "swin", "bert")
 
 
 def _network(name, **fields):
@@ -126,18 +127,18 @@ def test_parameter_count(name):
 
 
 @every
-def test_bfloat16_and_remat_change_what_is_computed_but_no_parameter(name):
-    recomputes = hasattr(_network(name), "remat")
+def test_a_network_has_the_settings_that_it_is_given_and_the_same_parameters(name):
+    """Precision, remat, dropout and activation, traced in training."""
+    own, x, variables = _network(name), _inputs(name), _variables(name)
+    recomputes = hasattr(own, "remat")
     assert recomputes == (name not in ("mlp", "lenet5", "mimo"))
-    fields = {"remat": True} if recomputes else {}
-    model = _network(name, dtype=jnp.bfloat16, **fields)
-    start = partial(model.init_with_output, train=True)
-    program, (output, variables) = jax.make_jaxpr(start, return_shape=True)(
-        {"params": jax.random.key(0), "dropout": jax.random.key(1)}, _inputs(name)
+    fields = {"dtype": jnp.bfloat16, "dropout": 0.5, "activation": "softplus"}
+    fields |= {"remat": True} if recomputes else {}
+    train = partial(_network(name, **fields).apply, train=True, mutable=["batch_stats"])
+    program, (output, moved) = jax.make_jaxpr(train, return_shape=True)(
+        variables, x, rngs={"dropout": jax.random.key(0)}
     )
-    shapes = jax.tree.map(jnp.shape, variables)
-    assert shapes == jax.tree.map(jnp.shape, _variables(name))
-    found = jax.tree.leaves((output, variables))
+    found = jax.tree.leaves((output, moved))
     assert {leaf.dtype for leaf in found} == {jnp.dtype("float32")}
     assert output.logits.shape[-2:] == (2, 3) and output.features.shape[-2] == 2
     factors = [v.aval.dtype for e in products(program) for v in e.invars]
@@ -145,25 +146,49 @@ def test_bfloat16_and_remat_change_what_is_computed_but_no_parameter(name):
     # The primitive's name differs between versions of jax.
     names = [e.primitive.name for e in equations(program)]
     assert any("remat" in n or "checkpoint" in n for n in names) == recomputes
+    assert any("random_bits" in n for n in names)
 
+    # In evaluation, and with the activation that it has without being told.
+    apply = _network(name, dropout=0.5).apply
+    evaluated = jax.make_jaxpr(partial(apply, train=False))(variables, x)
+    names = [e.primitive.name for e in equations(evaluated)]
+    assert not any("random_bits" in n for n in names)
+    assert own.activation == ("gelu" if name in _OF_GELU else "relu")
+    word = {"gelu": "erf", "relu": "relu"}[own.activation]
+    assert word in str(evaluated) and word not in str(program)
 
-@every
-def test_every_batch_norm_has_the_settings_of_the_network(name):
-    wanted = {"axis_name": "data"}
-    if hasattr(_network(name), "momentum"):
+    for field, value, message in (
+        ("activation", "tanh", "activation must be one of relu, smelu"),
+        ("dropout", 1.0, r"at least 0 and below 1; got 1\.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _network(name, **{field: value})
+
+    # Every batch norm's settings are the network's, and no parameter is another.
+    wanted, norms = {"axis_name": "data"}, []
+    if hasattr(own, "momentum"):
         wanted |= {"momentum": 0.75, "epsilon": 0.1}
-    found = []
 
     def note(call, args, kwargs, context):
         if isinstance(context.module, nn.BatchNorm):
-            found.append({field: getattr(context.module, field) for field in wanted})
+            norms.append({field: getattr(context.module, field) for field in wanted})
         return call(*args, **kwargs)
 
     with nn.intercept_methods(note):
-        model = _network(name, **wanted)
-        shapes = jax.eval_shape(model.init, jax.random.key(0), _inputs(name))
-    assert len(found) == len(jax.tree.leaves(shapes.get("batch_stats"))) / 2
-    assert all(one == wanted for one in found)
+        model = _network(name, **fields, **wanted)
+        shapes = jax.eval_shape(model.init, jax.random.key(0), x)
+    assert len(norms) == len(jax.tree.leaves(shapes.get("batch_stats"))) / 2
+    assert all(one == wanted for one in norms)
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
+    like = jax.tree.map(lambda leaf: leaf.shape, shapes)
+    assert like == jax.tree.map(np.shape, variables)
+
+
+@pytest.mark.parametrize("name", ["mlp", "bert"])  # others drop by the same functions
+def test_without_dropout_nothing_is_drawn(name):
+    train = partial(_network(name, dropout=0.0).apply, train=True)
+    program = jax.make_jaxpr(train)(_variables(name), _inputs(name))
+    assert not any("random_bits" in e.primitive.name for e in equations(program))
 
 
 _KINDS = [n + beta for n in models.ACTIVATIONS for beta in ("", ":0.25", ":4.0")]
@@ -199,21 +224,6 @@ def test_smelu_by_hand():
         models.smelu(x, -1)
 
 
-@every
-def test_every_network_takes_an_activation(name):
-    own = _network(name).activation
-    assert own == ("gelu" if name in ("airbench", "swin", "bert") else "relu")
-
-    def program(activation):
-        apply = _network(name, activation=activation).apply
-        return str(jax.make_jaxpr(apply)(_variables(name), _inputs(name)))
-
-    word = {"gelu": "erf", "relu": "relu"}[own]
-    assert word in program(own) and word not in program("softplus")
-    with pytest.raises(ValueError, match="activation must be one of relu, smelu"):
-        _network(name, activation="tanh")
-
-
 @pytest.mark.parametrize("name", ["relu:2", "smelu:0", "gelu:x", "smelu:inf"])
 def test_a_number_of_an_activation_that_cannot_be_is_refused(name):
     with pytest.raises(ValueError, match=r"after a colon, such as smelu:0\.5"):
@@ -238,12 +248,12 @@ def _loss_and_gradients(model):
 
 @pytest.mark.slow
 def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients():
-    x, variables = images(16, 8, 8, 3), _variables("resnet")
+    x, variables = images(16, 8, 8, 3), _variables("imagenet_resnet")
     params, stats = variables["params"], variables["batch_stats"]
-    whole = jax.jit(_loss_and_gradients(_network("resnet")))
+    whole = jax.jit(_loss_and_gradients(_network("imagenet_resnet")))
     (loss, (logits, moved)), gradients = whole(params, stats, x)
     together = over_devices(
-        _loss_and_gradients(_network("resnet", axis_name="data", remat=True)),
+        _loss_and_gradients(_network("imagenet_resnet", axis_name="data", remat=True)),
         P(),
         P(),
         P("data"),
@@ -252,28 +262,10 @@ def test_axis_name_and_remat_give_whole_batch_statistics_and_equal_gradients():
     (loss_8, (logits_8, moved_8)), gradients_8 = together(params, stats, x)
     np.testing.assert_allclose(loss_8, loss, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(logits_8, logits, rtol=1e-4, atol=1e-5)
-    # Sums over 1,024 pixels in another order, then seven batch norms.
+    # Sums over pixels in another order, then five batch norms.
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=5e-5)
     jax.tree.map(close, moved_8, moved)
     jax.tree.map(close, gradients_8, gradients)
-
-
-@every
-def test_every_network_draws_in_training_alone(name):
-    def draws(dropout, train):
-        apply = _network(name, dropout=dropout).apply
-        rngs = {"dropout": jax.random.key(0)}
-        mutable = ["batch_stats"] if train else False
-        program = jax.make_jaxpr(partial(apply, train=train, mutable=mutable))(
-            _variables(name), _inputs(name), rngs=rngs
-        )
-        return any("random_bits" in e.primitive.name for e in equations(program))
-
-    assert draws(0.5, True) and not draws(0.5, False)
-    if name in ("mlp", "bert"):  # all others drop by the same functions
-        assert not draws(0.0, True)
-    with pytest.raises(ValueError, match=r"at least 0 and below 1; got 1\.0"):
-        _network(name, dropout=1.0)
 
 
 # The other convolutional networks end in the same function as `resnet_v2`.
