@@ -232,7 +232,7 @@ def column(
     without one run each, and there is no error with fewer than three runs.
 
     Args:
-        heading: heading of the column.
+        heading: heading of the column; empty makes one of the function's name.
         runs: whether the function takes `logits [R, N, C]` instead of `[N, C]`.
         write: the text of a cell; by default `mean ± std`, with `runs` `mean ± stderr`.
         narrow: whether a narrow terminal shows it too.
@@ -257,8 +257,13 @@ def column(
     written = write or (mean_error if runs else number)
 
     def make(measure: Callable[[np.ndarray, np.ndarray], Any]) -> Quantity:
-        name = measure.__name__
-        made = Quantity(name, heading, written, narrow, True, measure, runs)
+        if (name := getattr(measure, "__name__", None)) is None:
+            raise ValueError(
+                "a column is a name or a function that has one, by `def`; got "
+                f"{measure!r}"
+            )
+        shown = heading or name.replace("_", " ").capitalize()
+        made = Quantity(name, shown, written, narrow, True, measure, runs)
         return QUANTITIES.register(name)(made)
 
     return make
@@ -268,9 +273,8 @@ def column_name(given: str | Quantity | Callable[..., Any]) -> str:
     """The name of a column that is given by name, as it is, or as a function."""
     if isinstance(given, str):
         return given
-    if not isinstance(given, Quantity):  # of all runs, headed by its name
-        heading = given.__name__.replace("_", " ").capitalize()
-        given = column(heading, runs=True)(given)
+    if not isinstance(given, Quantity):
+        given = column("", runs=True)(given)
     return given.name
 
 
@@ -300,5 +304,6 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
                 f"no column {name!r} can be shown; known: {', '.join(QUANTITIES)}"
                 f"{did_you_mean(name, QUANTITIES)}"
             )
+    found = [QUANTITIES[name] for name in columns]
     # A plain function that was made a column here cannot be imported as one.
-    return tuple(QUANTITIES.name(QUANTITIES[name], lambda: "") for name in columns)
+    return tuple(QUANTITIES.name(one, lambda name=one.name: name) for one in found)

@@ -158,13 +158,19 @@ def study(
     names = [row.name for row in rows]
     first = "baseline" if "baseline" in names else names[0]
     given = (*(columns or DEFAULT_COLUMNS), *metrics) if columns or metrics else ()
+    shown = tuple(map(column_name, dict.fromkeys(given)))
+    if twice := {name for name in shown if shown.count(name) > 1}:
+        raise ValueError(
+            f"two columns are called {min(twice)!r}; give each function a name of its "
+            "own"
+        )
     config = dataclasses.replace(
         recipe,
         train=replaced(recipe.train, (changes | dict(settings or {})).items()),
         methods=rows,
         baseline=by_label.get(baseline, baseline) if baseline else first,
         updates=_updates(rows, updates),
-        columns=tuple(map(column_name, given)),
+        columns=shown,
         title=title or recipe.title,
     )
     config.spec(config.baseline)  # refuses a label that is none

@@ -123,6 +123,14 @@ def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
         recorded_columns(("accuracy", "charm"))
 
 
+def test_two_functions_of_ones_own_are_two_columns(own_columns):
+    made = [column("", runs=True)(function) for function in (margins, raises)]
+    names = recorded_columns(tuple(one.name for one in made))
+    assert [QUANTITIES[name] for name in names] == made
+    assert [one.heading for one in made] == ["Margins", "Raises"]
+    assert recorded_columns(names) == names
+
+
 def test_delta_1_is_compared_run_by_run_as_one_number_of_all_runs():
     labels = np.random.default_rng(5).integers(0, 5, 40)
     runs = np.random.default_rng(6).normal(size=(4, 40, 5))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from functools import partial
 
 import jax
 import numpy as np
@@ -335,6 +336,8 @@ def test_versions_of_a_model_are_updates(configured):
         ({"baseline": "b"}, "unknown method 'b'"),
         ({"settings": {"epoch": 3}}, "no setting 'epoch'.*did you mean epochs"),
         ({"columns": ["accurracy"]}, "no column 'accurracy'"),
+        ({"columns": [partial(margin)]}, "a function that has one, by `def`; got func"),
+        ({"metrics": [lambda x, y: 1, lambda x, y: 2]}, "called '<lambda>'; give each"),
         ({"mesh": "2,x"}, "mesh must look like"),
         ({"data": (DATA[0][0], DATA[0][1][:5])}, "96 .*5"),
     ],
