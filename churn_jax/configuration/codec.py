@@ -240,8 +240,8 @@ _ABSENT = object()
 
 
 def without(value: Any, names: Collection[str] = FREE) -> Any:
-    """JSON values without the settings called so, at any depth."""
-    if isinstance(value, dict):
+    """JSON values without the settings of these names, but for those of a method."""
+    if isinstance(value, dict) and "class" not in value:
         return {k: without(v, names) for k, v in value.items() if k not in names}
     return [without(v, names) for v in value] if isinstance(value, list) else value
 

@@ -144,6 +144,7 @@ def test_only_the_first_differences_are_told_and_the_others_counted():
 def test_settings_that_change_no_results_are_left_out_at_any_depth():
     value = {
         "train": {"mesh": 1, "epochs": 2},
-        "methods": [{"label": "A", "name": "a"}],
+        "methods": [{"label": "A", "name": "a", "method": {"class": "M", "label": 1}}],
     }
-    assert without(value) == {"train": {"epochs": 2}, "methods": [{"name": "a"}]}
+    rows = [{"name": "a", "method": {"class": "M", "label": 1}}]
+    assert without(value) == {"train": {"epochs": 2}, "methods": rows}
