@@ -41,7 +41,7 @@ DATASETS = Registry("function that returns a data set", {})
 """Data sets of your own and of installed packages, by name."""
 
 _OBJECT = re.compile(r"[\w.-]+@[0-9a-f]{8}")
-_FUNCTION = re.compile(r"(?!tfds:)[A-Za-z_]\w*(\.\w+)*:[A-Za-z_][\w.]*")
+_FUNCTION = re.compile(r"(?!tfds:)([A-Za-z_]\w*(\.\w+)*|.+\.py):[A-Za-z_][\w.]*")
 # The last few are kept; earlier ones as long as somebody else holds them, so that a
 # notebook that trains on many arrays does not fill the memory.
 _KEPT = 4

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -249,6 +250,12 @@ def test_a_name_is_that_of_the_contents():
     assert same(load(mine.name), mine)
     narrowed = data.narrow(mine, [0, 1])
     assert named(narrowed) != mine.name and len(load(named(narrowed)).train) == 26
+
+
+def test_a_function_of_a_file_in_any_folder_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "set_of_mine.py").write_text("from tests.data.test_sources import make")
+    assert same(load(f"{tmp_path}/set_of_mine.py:make"), load(f"{__name__}:make"))
 
 
 def test_a_study_cuts_an_object_as_its_settings_say():
