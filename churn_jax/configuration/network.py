@@ -187,6 +187,8 @@ class ModelConfig:
                 that cannot be, or a folder of other weights.
         """
         check_choice("model dtype", self.dtype, DTYPES)
+        if self.towers is not None and self.name != "click":
+            raise ValueError(f"towers are of a click model; got {self.name!r}")
         if self.name == "click":
             raise ValueError(
                 "a click model learns in one pass over clicks, by `churn-jax study` "
@@ -258,8 +260,16 @@ class ModelConfig:
             >>> ModelConfig("click", features=(8,)).click_model((10, 4), 2, ERM()).rows
             14
         """
-        own: dict[str, Any] = dataclasses.asdict(self.towers or Towers())
         given = {"features": self.features, "activation": self.activation}
+        ours = ModelConfig(self.name, towers=self.towers, **given)
+        if ours != self:
+            fields = (field.name for field in dataclasses.fields(self))
+            unread = (x for x in fields if getattr(self, x) != getattr(ours, x))
+            raise ValueError(
+                "a click model has features, activation and towers; leave out "
+                f"{', '.join(unread)}"
+            )
+        own: dict[str, Any] = dataclasses.asdict(self.towers or Towers())
         own |= {name: value for name, value in given.items() if value}
         gate = method.deploy == "gate"
         return models.ClickModel(

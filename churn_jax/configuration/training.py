@@ -374,6 +374,10 @@ class TrainConfig:
                 "seeds.init='varied' would change nothing; set seeds.init to 'fixed'",
             ),
             (
+                self.augmentation != Augmentation(),
+                "clicks are not changed at random; leave augmentation out",
+            ),
+            (
                 optimizer.name != "adagrad" and not plain,
                 "one pass is trained by adagrad, or by sgd with momentum 0, which "
                 "leave rows that are not in the batch as they are; got "

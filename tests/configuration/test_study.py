@@ -9,7 +9,7 @@ import pytest
 
 from churn_jax.command.study import read_study
 from churn_jax.configuration.codec import from_json, to_json
-from churn_jax.configuration.network import ModelConfig, Sharing
+from churn_jax.configuration.network import ModelConfig, Sharing, Towers
 from churn_jax.configuration.rows import MethodSpec, Teaching
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import (
@@ -239,6 +239,7 @@ test_bad_networks_are_named = refusals(
     ({"name": "lenet5", "features": (3,)}, "'lenet5' has no field 'features'"),
     ({"init": "ones"}, "he, uniform, truncated_normal; got 'ones'"),
     ({"name": "lenet5", "init": "he"}, "'lenet5' has no field 'kernel_init'"),
+    ({"towers": Towers()}, "towers are of a click model; got 'mlp'"),
     call=lambda options: ModelConfig(**options).build(10),
 )
 

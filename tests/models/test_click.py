@@ -3,6 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from churn_jax.configuration.network import ModelConfig
+from churn_jax.methods import ERM
 from churn_jax.models.click import ClickModel, ClickNetwork, init_table
 from tests.models.linen_networks import images
 from tests.models.numpy_networks import activation
@@ -116,6 +118,12 @@ def test_a_component_is_drawn_the_same_next_to_others():
     draw = jax.jit(lambda key: (init_table(one, key), init_table(two, key)))
     alone, both = draw(jax.random.key(3))
     np.testing.assert_array_equal(both[:, :2], alone)
+
+
+def test_a_setting_that_a_click_model_does_not_have_is_refused():
+    config = ModelConfig("click", dropout=0.5, init="he")
+    with pytest.raises(ValueError, match="towers; leave out init, dropout"):
+        config.click_model((3,), 0, ERM())
 
 
 test_bad_settings_are_named = refusals(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from churn_jax import metrics
+from churn_jax.data.augment import Augmentation
 from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
@@ -205,6 +206,7 @@ test_settings_that_do_not_fit_are_named = refusals(
     ({"optimizer": adagrad(schedule="cosine")}, "learning rate is constant"),
     ({"optimizer": adagrad(clip_norm=1.0)}, "not clipped"),
     ({"optimizer": adagrad(member_algorithms=("sgd",))}, "member_algorithms sgd"),
+    ({"augmentation": Augmentation(flip=True)}, "leave augmentation out"),
     ({"epochs": 2}, "last weights after 1 epoch"),
     ({"one_pass": {"warm_examples": -1}}, "warm_examples must be at least 0"),
     ({"one_pass": {"warm_share": 0.5}, "seeds": VARIED}, "of one model, so seeds."),
