@@ -82,12 +82,15 @@ def named_arrays(
     Texts keep their length if `text` is None.
     """
     # `train_images` and `train_image` are one key; so are `labels` and `label`.
-    keys = {str(key).removesuffix("s"): key for key in arrays}
+    keys = {str(key).removesuffix("s") for key in arrays}
     unread = {key for key in arrays if _OF_A_SPLIT.fullmatch(str(key))}
 
     def get(name: str) -> Any:
-        unread.discard(keys.get(name))
-        return arrays[keys[name]] if name in keys else None
+        given = [key for key in arrays if str(key).removesuffix("s") == name]
+        if len(given) > 1:
+            raise DataError(f"{what}: {' and '.join(given)} are one array; give one")
+        unread.difference_update(given)
+        return arrays[given[0]] if given else None
 
     def part(prefix: str, kind: str) -> Part:
         return Part(*(get(f"{prefix}{name}") for name in (kind, "label", "id")))
@@ -95,7 +98,7 @@ def named_arrays(
     classes, parts, names = _declared_classes(what, arrays), {}, None
     if "train_token" in keys:
         for split in SPLITS[:: 1 if "validation_token" in keys else 2]:
-            if not {f"{split}_token", f"{split}_label"} <= keys.keys():
+            if not {f"{split}_token", f"{split}_label"} <= keys:
                 raise DataError(
                     f"{what}: texts need {split}_tokens and {split}_label; found "
                     f"{', '.join(map(str, arrays))}"
@@ -107,11 +110,11 @@ def named_arrays(
             except DataError as error:
                 raise DataError(f"{what}: {error}") from error
             parts[split] = given._replace(images=rows, tokens=True)
-    elif {"train_image", "train_label", "test_image", "test_label"} <= keys.keys():
+    elif {"train_image", "train_label", "test_image", "test_label"} <= keys:
         for split in SPLITS:
-            if {f"{split}_image", f"{split}_label"} <= keys.keys():
+            if {f"{split}_image", f"{split}_label"} <= keys:
                 parts[split] = part(f"{split}_", "image")
-    elif {"image", "label"} <= keys.keys():
+    elif {"image", "label"} <= keys:
         # Ids are given before the pool is cut, so they tell the row in the file.
         parts["train"] = part("", "image")
         names = get("split")

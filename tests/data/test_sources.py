@@ -209,6 +209,7 @@ test_what_cannot_be_meant_gives_one_sentence = refusals(
     ({"train": (X, Y), "dev": (U, V)}, "are train, test and validation; got train"),
     ({"test": (U, V)}, "are train, test and validation; got test"),
     ({"x": X, "y": Y}, "the dict of arrays must hold train_image.*found"),
+    ({"images": X, "labels": Y, "label": Y}, "labels and label are one array; give"),
     (fails, r"fails\(\) failed: OSError: no such disk$"),
     ((X, Y[:9]), "50 images and 9 labels"),
     call=lambda source: load(named(source)),
