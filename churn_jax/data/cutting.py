@@ -40,6 +40,12 @@ def assemble(
     classes = check_classes(splits, classes if num_classes is None else num_classes)
     check_same_kind(splits)
     train, held = cut(name, splits, validation, train_size)
+    notes, unused = uncut.notes, len(splits.get("validation", ()))
+    if validation is not None and unused:
+        notes += (
+            f"The source's own {unused} validation examples are not used, as "
+            f"validation={validation} takes them from the training examples.",
+        )
     return Dataset(
         name=name,
         train=train,
@@ -48,7 +54,7 @@ def assemble(
         num_classes=classes,
         fingerprint=fingerprint(train, held, splits["test"]),
         class_names=uncut.class_names,
-        notes=uncut.notes,
+        notes=notes,
     )
 
 

@@ -131,6 +131,7 @@ def test_a_validation_split_of_the_source_is_used_unless_another_is_asked_for(
     cut = load(path, validation=5)
     assert (len(cut.train), len(cut.validation)) == (45, 5)
     assert cut.validation.ids[0].startswith("train/")
+    assert own.notes == () and "own 15 validation examples are not" in cut.notes[0]
     assert len(load(path, validation=0).validation) == 0
 
 
