@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from churn_compare.array_files import ArrayFileError, NpzArrays
-from churn_jax.data.sources import DATASETS
+from churn_jax.data.sources import DATASETS, returned
 from churn_jax.data.splits import DataError, check_train_size
 
 SYNTHETIC = {"clicks": (131_072, 6, 1000), "clicks-tiny": (256, 2, 16)}
@@ -134,12 +134,13 @@ def load_clicks(
             raise DataError(f"{name} cannot be read: {error}") from error
     else:
         try:
-            arrays = DATASETS.find(name)()
+            function = DATASETS.find(name)
         except ValueError as error:
             raise DataError(
                 f"clicks are {' or '.join(SYNTHETIC)}, an .npz file or a function that "
                 f"returns arrays; got {name!r} ({error})"
             ) from error
+        arrays = returned(function)
     share = 0.1 if validation is None else validation
     return as_clicks(name, arrays, train_size=train_size, validation=share)
 
@@ -162,6 +163,11 @@ def as_clicks(
         (2, 4)
     """
     known = ("ids", "labels", "numeric", "sizes", "draw")
+    if not isinstance(arrays, Mapping):
+        raise DataError(
+            f"{name} must be a dict of arrays, ids and labels among them; got a "
+            f"{type(arrays).__name__}"
+        )
     missing = [key for key in known[:2] if key not in arrays]
     if missing or set(arrays) - set(known):
         raise DataError(

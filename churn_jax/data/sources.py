@@ -210,7 +210,7 @@ def _read_source(
             f"columns must be the names of the image and of the label; got {columns!r}"
         )
     if _is_function(source):
-        source = _returned(source)
+        source = returned(source)
     given = {"validation": validation, "test": test}
     more = {name: part for name, part in given.items() if part is not None}
     whole = None
@@ -352,7 +352,7 @@ def _read_object(name: str, text: TextOptions) -> Uncut:
     if _OBJECT.fullmatch(name):
         source: Any = find_dataset(name)
     else:
-        source = _returned(DATASETS.find(name))
+        source = returned(DATASETS.find(name))
     uncut = _read_source(source, text=text)
     images = uncut.splits["train"].images
     # Texts in words are cut already.
@@ -373,7 +373,7 @@ def _is_function(source: Any) -> bool:
     return callable(source) and hasattr(source, "__qualname__")
 
 
-def _returned(function: Any) -> Any:
+def returned(function: Any) -> Any:
     """The source that a function of the user returns."""
     try:
         return function()

@@ -60,6 +60,10 @@ def test_clicks_come_from_a_file_a_function_and_a_built_in_name(tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             load_clicks(name)
+    for made, said in ((tuple, "must be a dict of .*a tuple"), ({}.popitem, "KeyErr")):
+        DATASETS.register("odd clicks")(made)
+        with pytest.raises(DataError, match=said):
+            load_clicks("odd clicks")
     (tmp_path / "torn.npz").write_bytes(b"PK")
     with pytest.raises(DataError, match=r"is not an \.npz file"):
         load_clicks(str(tmp_path / "torn.npz"))
