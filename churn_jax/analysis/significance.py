@@ -53,14 +53,15 @@ def jackknife_stderr(leave_one_out: np.ndarray) -> float:
         leave_one_out: `[R]` values of the statistic, each without one run.
 
     Returns:
-        The standard error, in the unit of the statistic.
+        The standard error, in the unit of the statistic; NaN of fewer than two values.
 
     Example:
         >>> jackknife_stderr(np.array([3.0, 2.0, 1.0]))  # sqrt(2 / 3 * 2)
         1.1547...
     """
     values = np.asarray(leave_one_out, np.float64)
-    runs = len(values)
+    if (runs := len(values)) < 2:
+        return np.nan
     return float(np.sqrt((runs - 1) / runs * np.sum((values - values.mean()) ** 2)))
 
 

@@ -132,6 +132,11 @@ def test_holm_equals_its_definition_and_is_between_raw_and_bonferroni(rng):
     assert np.all(found >= p) and np.all(found <= np.minimum(1, 6 * p) + 1e-15)
 
 
+@pytest.mark.parametrize("values", [[], [0.5]])
+def test_one_run_has_no_jackknife(values):
+    assert np.isnan(jackknife_stderr(np.array(values)))
+
+
 def test_holm_leaves_out_what_could_not_be_tested():
     found = holm([0.02, np.nan, 0.03])
     np.testing.assert_allclose(found, [0.04, np.nan, 0.04], equal_nan=True)
