@@ -172,6 +172,8 @@ def test_the_nearest_run_equals_the_equation(rng):
     # By hand: from the mean (2/3, 1/3) the runs are 0.057, 0.010 and 0.200 away.
     runs = np.log([[[0.5, 0.5]], [[0.6, 0.4]], [[0.9, 0.1]]])
     assert nearest_to_mean(runs) == 1 and nearest_to_mean(runs[[1, 1, 1]]) == 0
+    never = np.pad(runs, [(0, 0), (0, 0), (0, 1)], constant_values=-np.inf)
+    assert nearest_to_mean(never) == 1
 
 
 def test_selection_ships_the_good_run_of_every_release(rng):
