@@ -90,6 +90,7 @@ class UpdateResult:
     # share of the difference between the baseline's NFR and that of the first update
     # from an ensemble to an ensemble; NaN where there is none
     closed: Estimate = UNKNOWN
+    ideal: bool = False  # whether it is that update
 
     @property
     def first(self) -> Rates:
@@ -230,8 +231,8 @@ def _compared(
     (start,) = starts
     # NFR of all runs, then without each in turn, `[R + 1]`.
     flips = {r: _left_out(r) for r in whole}
-    ideal = (r for r in whole if {r.old, r.new} <= {*ensembles})
-    gap = flips[start] - flips[next(ideal, start)]
+    ideal = next((r for r in whole if {r.old, r.new} <= {*ensembles}), start)
+    gap = flips[start] - flips[ideal]
     others = [r for r in whole if r is not start]
     fewer, wronger = [], []
     for one in others:
@@ -246,7 +247,8 @@ def _compared(
             shares = (flips[start] - flips[one]) / np.where(gap > 0, gap, np.nan)
         error = significance.jackknife_stderr(shares[1:])
         closed = Estimate(float(shares[0]), np.nan, error)
-        found[one] = dataclasses.replace(one, changes=changes, closed=closed)
+        more = {"changes": changes, "closed": closed, "ideal": one is ideal}
+        found[one] = dataclasses.replace(one, **more)
     return tuple(found.get(result, result) for result in results)
 
 
@@ -366,7 +368,7 @@ def _gains_table(updates: Updates, baseline: str) -> list[doc.Table]:
     ]
     starts = (r for r in updates.results if r.new == baseline and not r.changes)
     base = next(result.label for result in starts)
-    ideal = (result.label for result in found if result.closed.mean == 1.0)
+    ideal = (result.label for result in found if result.ideal)
     paragon = next(ideal, "an ensemble's")
     caption = (
         f"Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "

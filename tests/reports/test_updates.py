@@ -15,6 +15,7 @@ from churn_jax.methods import ERM, UNKNOWN_LOGIT
 from churn_jax.reports import summarize
 from churn_jax.reports.artefacts import VALIDATION
 from churn_jax.reports.updates import (
+    _gains_table,
     flip_tables,
     updates_document,
     updates_section,
@@ -305,3 +306,7 @@ def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
     assert float(others[1]["gap_closed"]) == pytest.approx(closed[0])
     text = updates_markdown(report)
     assert "from No treatment to Paragon" in text and "| 100.00 ± 0.00 |" in text
+    equal = dataclasses.replace(kd, closed=paragon.closed)
+    tied = dataclasses.replace(report.updates, results=(base, equal, paragon))
+    (table,) = _gains_table(tied, "baseline")
+    assert table.caption.endswith("from No treatment to Paragon.")
