@@ -240,13 +240,17 @@ def few_classes(logits: ArrayLike, labels: ArrayLike, count: int) -> list[int]:
     Args:
         logits: `[..., N, C]`.
         labels: `[N]`.
-        count: how many; the two that are confused most, then whichever is confused
-            most with those.
+        count: how many, from 2 to C; the two that are confused most, then whichever is
+            confused most with those.
 
     Returns:
         Class ids, increasing.
     """
     logits = np.asarray(logits)
+    if not 2 <= count <= logits.shape[-1]:
+        raise ValueError(
+            f"count must be from 2 to the {logits.shape[-1]} classes; got {count}"
+        )
     predicted = logits.argmax(axis=-1)
     cells = np.zeros((logits.shape[-1],) * 2)
     np.add.at(cells, (np.broadcast_to(labels, predicted.shape), predicted), 1)
