@@ -81,7 +81,8 @@ def from_json(kind: type[T], value: Any, path: str = "") -> T:
     return _read(kind, value, path)
 
 
-def _read(kind: Any, value: Any, path: str) -> Any:
+def _read(kind: Any, value: Any, path: str, replicas: bool = False) -> Any:
+    """The value of a type; `replicas` allows one float per replica, as a method has."""
     origin, arms = typing.get_origin(kind), typing.get_args(kind)
     where = path.lstrip(".") or "it"
 
@@ -90,14 +91,14 @@ def _read(kind: Any, value: Any, path: str) -> Any:
             raise ValueError(f"{where} must be {what}; got {value!r}")
 
     if origin in (types.UnionType, typing.Union):
-        return _read(_arm(arms, value), value, path)
+        return _read(_arm(arms, value), value, path, replicas)
     if isinstance(kind, type) and issubclass(kind, Method):
         check(isinstance(value, dict), "an object")
         try:
             kind = METHODS.find(str(value.get("class")))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
-        value = {k: v for k, v in value.items() if k != "class"}
+        value, replicas = {k: v for k, v in value.items() if k != "class"}, True
     if dataclasses.is_dataclass(kind):
         check(isinstance(value, dict), "an object")
         hints = _hints(kind)
@@ -109,18 +110,23 @@ def _read(kind: Any, value: Any, path: str) -> Any:
             needed = field.default is field.default_factory is dataclasses.MISSING
             if needed and field.name not in value:
                 raise ValueError(f"{where} lacks {field.name!r}")
-        return kind(**{n: _read(hints[n], v, f"{path}.{n}") for n, v in value.items()})
+        read = {
+            n: _read(hints[n], v, f"{path}.{n}", replicas) for n, v in value.items()
+        }
+        return kind(**read)
     if origin is tuple:
         check(isinstance(value, list), "a list")
         if arms[1:] == (Ellipsis,):
             arms = (arms[0],) * len(value)
         check(len(arms) == len(value), f"{len(arms)} values")
         pairs = enumerate(zip(arms, value, strict=True))
-        return tuple(_read(arm, part, f"{path}.{i}") for i, (arm, part) in pairs)
+        return tuple(
+            _read(arm, part, f"{path}.{i}", replicas) for i, (arm, part) in pairs
+        )
     if origin is not None and issubclass(origin, Mapping):
         check(isinstance(value, dict), "an object")
         return {k: _read(arms[1], v, f"{path}.{k}") for k, v in value.items()}
-    if kind is float and isinstance(value, list):  # one number per replica
+    if kind is float and isinstance(value, list) and replicas:
         return np.asarray(value, np.float32)
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return kind(_read(str, value, path))

@@ -47,6 +47,7 @@ class Outer:
     inner: Inner = Inner()
     rows: tuple[Inner, ...] = ()
     method: ERM = ERM()
+    share: float = 0.0
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,7 @@ test_what_cannot_be_is_named_by_its_path = refusals(
         {"name": "a", "inner": {"numbers": [1.0, True]}},
         r"inner.numbers.1 must be a number; got True",
     ),
+    ({"name": "a", "share": [0.1, 0.2]}, r"share must be a number; got \[0.1, 0.2\]"),
     ({"name": "a", "inner": {"pair": ["a"]}}, "inner.pair must be 2 values"),
     ({"name": "a", "method": {"class": "Nope"}}, "method: unknown method 'Nope'"),
     ({"name": "a", "method": {"members": 2}}, "unknown method 'None'"),
