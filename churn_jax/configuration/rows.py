@@ -55,16 +55,24 @@ class Teaching:
     def __post_init__(self):
         """Checks what needs no study."""
         check_fields(self, "teaching.")
-        if (self.neighbours and not self.offline) or (
-            self.uniform and not self.neighbours
-        ):
-            raise ValueError(
+        check_none(
+            "",
+            (
+                (self.neighbours and not self.offline)
+                or (self.uniform and not self.neighbours),
                 "teaching.neighbours needs teaching.offline=True, and teaching.uniform "
                 f"needs neighbours; got {self.neighbours}, {self.offline} and "
-                f"{self.uniform}"
-            )
-        if len(set(self.old)) != len(self.old):
-            raise ValueError(f"teaching.old names a row twice: {', '.join(self.old)}")
+                f"{self.uniform}",
+            ),
+            (
+                not 0.0 <= self.uniform <= 1.0,
+                f"teaching.uniform must be from 0 to 1; got {self.uniform}",
+            ),
+            (
+                len(set(self.old)) != len(self.old),
+                f"teaching.old names a row twice: {', '.join(self.old)}",
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -370,7 +370,7 @@ class TrainConfig:
             ),
             (
                 warm and self.seeds.init == "varied",
-                f"the first {warm} examples are a warm start of one model, so "
+                "warm_examples or warm_share make a warm start of one model, so "
                 "seeds.init='varied' would change nothing; set seeds.init to 'fixed'",
             ),
             (

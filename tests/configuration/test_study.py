@@ -181,6 +181,7 @@ test_teaching_is_checked = refusals(
     ({"members": -1}, "teaching.members must be at least 0; got -1"),
     ({"dtype": "float16"}, "must be one of float32, bfloat16; got 'float16'"),
     ({"old": ("a", "b", "a")}, "names a row twice: a, b, a"),
+    ({"offline": True, "neighbours": 2, "uniform": 2.0}, "uniform must be from 0 to 1"),
     call=lambda options: Teaching(**options),
 )
 
