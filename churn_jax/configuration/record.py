@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from churn_compare.array_files import write_file
 from churn_jax.configuration.codec import differences, from_json, to_json, without
 from churn_jax.configuration.rows import MethodSpec
@@ -113,19 +111,8 @@ class RowRecord:
         return float(self.method.inference_cost) if self.trained else None
 
     @property
-    def coefficients(self) -> dict[str, Any]:
-        """Numbers of the method, without those at the value that means nothing."""
-        found = {}
-        for field in dataclasses.fields(self.method):
-            value = getattr(self.method, field.name)
-            neutral = getattr(Method, field.name, None)
-            if isinstance(value, float | np.ndarray) and not np.all(value == neutral):
-                found[field.name] = to_json(value)
-        return found
-
-    @property
     def stopped_replicas(self) -> tuple[int, ...]:
-        """Their numbers."""
+        """Numbers of the replicas that were frozen."""
         return tuple(one.replica for one in self.stopped)
 
 

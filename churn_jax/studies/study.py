@@ -140,6 +140,8 @@ def run_study(
         churn_jax.data.DataError: the data cannot be used.
         Interrupted: `stop` was set.
     """
+    if sweep is None:
+        config.spec(config.baseline)  # refuses one that is no row
     config, logging = importable(config), as_loggers(loggers)
     inputs = StudyInputs(config)
     config = inputs.described()

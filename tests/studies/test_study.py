@@ -223,6 +223,9 @@ def test_a_launch_that_failed_before_training_binds_nobody(tmp_path):
     many = changed("baseline", train_size=65)
     with pytest.raises(StudyError, match=r"wants 65 training examples; .* has 64"):
         run_study(many, tmp_path, only=("baseline",))
+    lost = dataclasses.replace(small_study(), baseline="basline")
+    with pytest.raises(ValueError, match=r"unknown method 'basline'.*did you mean bas"):
+        run_study(lost, tmp_path, only=("baseline",))
     stop = threading.Event()
     stop.set()
     for epochs in (1, 2):  # the first of these leaves a record without rows
