@@ -156,8 +156,8 @@ def apply_committee(
         no network returns, or nobody asked for, is None.
 
     Raises:
-        ValueError: a network has another number of heads than it says, or members'
-            extras differ in form.
+        ValueError: a network has another number of heads than it says, members'
+            extras differ in form, or there are gates alone or of two groups.
     """
     results = []
     for position, (group, v) in enumerate(zip(groups, variables, strict=True)):
@@ -187,6 +187,11 @@ def apply_committee(
     answers = [outputs for outputs, _ in results]
     states = [state for _, state in results]
     networks = [(g, o) for g, o in zip(groups, answers) if not g.gate]
+    if not networks or len(answers) - len(networks) > 1:
+        raise ValueError(
+            "a committee has groups of members and at most one of gates; got "
+            f"{len(networks)} and {len(answers) - len(networks)}"
+        )
     alone = len(networks) == 1 and member_axis is None
     carried = {
         name: _concatenated(name, networks, gather)

@@ -395,6 +395,7 @@ def shared_part(variables, x, **kwargs):
 PARTS = (Group(parted(INPUTS), 1), Group(parted(INPUTS, part=False), 1))
 SHARED = Group(dataclasses.replace(parted(INPUTS, heads=2), apply=shared_part), 1)
 THREE = Group(from_linen(Gate(3), name="gate"), 1, gate=True)
+GATE = Group(from_linen(Gate(2), name="gate"), 1, gate=True)
 AFFINE = Group(affine(INPUTS), 2)
 COLUMN = from_function(lambda key, x: {"w": jnp.ones(2)}, lambda p, x: x[:, 0])
 FLAT = Group(COLUMN, 1, gate=True)
@@ -405,6 +406,8 @@ test_committees_that_cannot_be_are_refused = refusals(
     (lambda: applied(PARTS[::-1], extras=("part",)), NO_PART),
     (lambda: applied([SHARED]), r"part of every head, \[2, 6, ...\]"),
     (lambda: applied([AFFINE, THREE]), r"one log-weight .*, \(2, 6\); got \(3, 6\)"),
+    (lambda: applied([GATE]), "at most one of gates; got 0 and 1"),
+    (lambda: applied([AFFINE, GATE, GATE]), "at most one of gates; got 1 and 2"),
     (lambda: applied([AFFINE, FLAT]), r"must return \[B, K\]; got \(6,\)"),
     (lambda: Gate(2, (4,), constant=True).apply({}, X), "no hidden layers"),
     (lambda: Gate(0).apply({}, X), "at least 1; got 0"),
