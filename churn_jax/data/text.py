@@ -281,4 +281,6 @@ def _lower_case(folder: pathlib.Path) -> bool:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
+    if not isinstance(settings, dict):
+        raise DataError(f"{path} must be a JSON object; got {settings!r:.40}")
     return bool(settings.get("do_lower_case", True))

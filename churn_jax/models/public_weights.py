@@ -463,7 +463,7 @@ def load_pretrained(folder: str | Path, network: nn.Module) -> Pretrained:
     folder = Path(folder)
     config = _json(folder, "config.json")
     kind = config.get("model_type")
-    if kind not in _ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
         raise PretrainedError(
             f"{folder} holds weights of {kind!r}; those of {known} can be read"
@@ -525,7 +525,7 @@ def _files(folder: Path) -> Mapping[str, set[str]]:
         raise PretrainedError(f"{folder / _INDEX} has no weight_map")
     files = collections.defaultdict(set)
     for tensor, name in index.items():
-        if Path(name).name != name:
+        if Path(str(name)).name != name:
             raise PretrainedError(
                 f"{folder / _INDEX} names {name!r}, which is not in its folder"
             )

@@ -195,6 +195,7 @@ test_texts_that_cannot_be_read = refusals(
     ({"sequence_length": 2}, None, "", "sequence_length of 3; got 2"),
     ({}, "bert/vocab.txt", "the\n", r"lacks \[PAD\], \[UNK\]"),
     ({}, "bert/vocab.txt", "a\n" + "\n".join(PIECES), r"\[PAD\].*it is on line 2"),
+    ({}, "bert/tokenizer_config.json", "[]", r"must be a JSON object; got \[\]"),
     ({}, "test.csv", "World,rain\n", r"test.csv, line 1: expected a class.*'World"),
     ({}, "test.csv", '"1","rain\n', "test.csv cannot be read"),
     ({}, "test.csv", "", "test.csv is empty"),

@@ -295,6 +295,7 @@ def load_other(tmp_path, config, network):
 test_another_architecture_is_refused = refusals(
     ({"model_type": "gpt2"}, "bert", "of 'gpt2'; those of bert, resnet, swin can"),
     ({"model_type": None}, "bert", "of None; those of"),
+    ({"model_type": ["bert"]}, "bert", r"of \['bert'\]; those of"),
     ({}, "swin", "'bert', which fit Bert; the network is Swin"),
     ({"num_attention_heads": 4}, "bert", "num_attention_heads 4, .* needs 2"),
     ({"hidden_act": "relu"}, "bert", "hidden_act 'relu', but .* needs 'gelu'"),
