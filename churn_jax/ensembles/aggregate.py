@@ -203,6 +203,9 @@ def diagonal_fisher(
     Returns:
         A tree like `params`, float32, none negative.
 
+    Raises:
+        ValueError: there are no examples.
+
     Example:
         >>> apply = lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], axis=-1)
         >>> print(diagonal_fisher(apply, jnp.float32(0.0), jnp.array([2.0])))  # x^2 p q
@@ -212,6 +215,8 @@ def diagonal_fisher(
         [fisher-merging] Diagonal Fisher -- Matena and Raffel, Merging Models with
         Fisher-Weighted Averaging, NeurIPS 2022. https://arxiv.org/abs/2111.09832
     """
+    if not len(inputs):
+        raise ValueError("diagonal_fisher needs at least one example; got none")
 
     def add(total, one):
         def scores(w):

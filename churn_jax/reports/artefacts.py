@@ -160,12 +160,17 @@ class StoredLogits(Mapping[str, np.ndarray]):
     @property
     def ids(self) -> np.ndarray:
         """`[N]` of the examples."""
-        return self._read(next(iter(self))).ids
+        return self._read(self._first()).ids
 
     @property
     def labels(self) -> np.ndarray:
         """`[N]` class numbers of the examples."""
-        return self._read(next(iter(self))).labels
+        return self._read(self._first()).labels
+
+    def _first(self) -> str:
+        if not self.files:
+            raise ReportError("no predictions are stored; train a row of the study")
+        return next(iter(self))
 
     def _read(self, name: str) -> Predictions:
         if name not in self.files:

@@ -244,6 +244,7 @@ test_what_does_not_fit_is_refused = refusals(
     (lambda: interpolate_weights(THREE, TWO, 0.5), r"in shape: \(2,\), \(3,\)"),
     (lambda: interpolate_weights(TWO, TWO, 30), "one number, from 0 to 1; got 30"),
     (lambda: interpolate_weights(TWO, TWO, np.ones(2)), "one number, from 0 to 1"),
+    (lambda: diagonal_fisher(None, ONE, np.ones((0, 2))), "at least one example"),
     (lambda: average_weights([]), ALIKE),
     (lambda: average_weights([TWO, THREE]), ALIKE),
     (lambda: average_weights([TWO, {"b": np.ones(2)}]), ALIKE),

@@ -354,7 +354,11 @@ def test_predictions_are_read_row_by_row(tmp_path):
         stored["steady"]
     with pytest.raises(TypeError, match="item assignment"):
         stored["mine"] = stored["baseline"]
-    assert list(reports.predictions(folder, "validation")) == []
+    none = reports.predictions(folder, "validation")
+    for array in ("ids", "labels"):
+        with pytest.raises(reports.ReportError, match="no predictions are stored"):
+            getattr(none, array)
+    assert list(none) == []
     with pytest.raises(ValueError, match="split must be test or validation"):
         reports.predictions(folder, "train")
 
