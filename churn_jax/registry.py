@@ -71,7 +71,8 @@ class Registry(Mapping[str, Any]):
         Registering a name again, as a notebook's cell does, replaces the value.
         """
         if name in self._built_in or is_own(name) or not name:
-            reason = "it is taken" if name in self._built_in else "it has : or @"
+            wrong = "it has : or @" if name else "it is empty"
+            reason = "it is taken" if name in self._built_in else wrong
             raise ValueError(f"{self._a} cannot be called {name!r}: {reason}")
 
         def add(value: _T) -> _T:

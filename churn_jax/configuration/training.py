@@ -243,8 +243,11 @@ class MeshShape:
         """From `replica=4,member=2` or `4,2,1`."""
         try:
             if "=" in text:
-                pairs = dict(part.split("=") for part in text.split(","))
-                return cls(**{k.strip(): int(v) for k, v in pairs.items()})
+                pairs = [part.split("=") for part in text.split(",")]
+                sizes = {k.strip(): int(v) for k, v in pairs}
+                if len(sizes) < len(pairs):
+                    raise ValueError("an axis is named twice")
+                return cls(**sizes)
             return cls(*(int(v) for v in text.split(",")))
         except (TypeError, ValueError) as error:
             raise ValueError(

@@ -144,7 +144,7 @@ def narrow(
     if not chosen.any():
         raise DataError(f"{dataset.name} has no training example of classes {kept[:8]}")
     held = np.isin(dataset.validation.labels, kept)
-    digest = hashlib.sha256(f"{dataset.fingerprint} {kept} {share}".encode())
+    digest = hashlib.sha256(f"{dataset.fingerprint} {kept} {float(share)}".encode())
     # Splits stay of the data set's own kind, in memory or streamed.
     parts: dict[str, Any] = {
         "train": dataset.train.take(np.flatnonzero(chosen)),

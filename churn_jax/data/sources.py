@@ -181,13 +181,14 @@ def from_source(
     """
     counted = isinstance(validation, numbers.Number)
     held: Any = validation if counted else None
-    if isinstance(source, str) and source == "digits" and validation is None:
+    by_name = isinstance(source, (str, Path))
+    if by_name and str(source) == "digits" and validation is None:
         held = VALIDATION_SIZE
     uncut = _read_source(
         source, columns=columns, validation=None if counted else validation, test=test
     )
     dataset = assemble(name or _called(source), uncut, held, train_size, num_classes)
-    if name or isinstance(source, (str, Path)):
+    if name or by_name:
         return dataset
     return dataclasses.replace(dataset, name=_object_name(dataset))
 

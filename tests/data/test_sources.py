@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -300,7 +301,8 @@ def test_functions_are_found_by_their_names(monkeypatch):
     assert named(make, num_classes=4).startswith("arrays@")
     DATASETS.register("mine")(make)
     assert same(from_source(make), load(dotted))
-    assert same(from_source("digits"), load("digits"))
+    for name in ("digits", Path("digits")):
+        assert same(from_source(name), load("digits"))
     assert same(load("mine"), load(dotted)) and not data.is_streaming("mine")
     study = study_of("mine")
     assert importable(study).data.name == dotted

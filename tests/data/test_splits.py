@@ -148,6 +148,7 @@ def test_what_is_kept_decides_the_fingerprint():
     assert len({DIGITS.fingerprint, *(one.fingerprint for one in made)}) == 5
     again = narrow(DIGITS, classes=(1, 0))
     assert again.fingerprint == made[0].fingerprint
+    assert narrow(DIGITS, (0, 1), 1).fingerprint == made[0].fingerprint
 
 
 test_what_cannot_be_kept_is_said = refusals(

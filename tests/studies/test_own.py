@@ -339,6 +339,7 @@ def test_versions_of_a_model_are_updates(configured):
         ({"columns": [partial(margin)]}, "a function that has one, by `def`; got func"),
         ({"metrics": [lambda x, y: 1, lambda x, y: 2]}, "called '<lambda>'; give each"),
         ({"mesh": "2,x"}, "mesh must look like"),
+        ({"mesh": "replica=4,replica=2"}, "like .* axis is named twice"),
         ({"data": (DATA[0][0], DATA[0][1][:5])}, "96 .*5"),
     ],
 )
