@@ -141,7 +141,8 @@ class Registry(Mapping[str, Any]):
     def record_name(self, value: Any) -> str:
         """The name under which a value, or a name of one, is found in other processes.
 
-        It is the built-in name, else `package.module:name`; an unknown one stays.
+        It is the built-in name, else `package.module:name`; an unknown name is
+        returned as it is.
         """
         if isinstance(value, str):
             name = value

@@ -12,7 +12,7 @@ class Selection(NamedTuple):
     Attributes:
         churn: share of examples whose class differs between two releases' shipped runs.
         accuracy: accuracy of the shipped runs.
-        churn_of_any: the same of any two runs of two releases.
+        churn_of_any: churn between any run of one release and any of another.
         accuracy_of_any: mean accuracy of all runs.
     """
 

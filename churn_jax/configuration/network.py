@@ -121,7 +121,7 @@ class ModelConfig:
         features: hidden widths of the MLP, or of a click model's towers; empty keeps
             the network's own.
         dtype: compute dtype, `float32` or `bfloat16`; weights stay float32.
-        remat: recompute activations in the backward pass (ResNets).
+        remat: recompute activations in the backward pass (all but `mlp` and `lenet5`).
         init: how the MLP's kernels start, `he`, `uniform` or `truncated_normal`; empty
             keeps the network's own.
         inputs: columns of the flattened example (of an image in row, column, channel

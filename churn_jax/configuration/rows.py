@@ -253,5 +253,5 @@ def coefficient_names(method: Any) -> list[str]:
 
 
 def averaged_name(name: str) -> str:
-    """Of the row that shows a method's averaged weights (`TrainConfig.ema_decay`)."""
+    """Name of the row with a method's averaged weights (`TrainConfig.ema_decay`)."""
     return f"{name}_ema"

@@ -126,8 +126,8 @@ class StudyConfig:
         published: `FILE.csv:TABLE`, the printed numbers that reports show next to ours
             (`churn_jax.reports.published`); empty if there are none.
         columns: columns of the tables and figures, fields of a `MethodSummary`; empty
-            is those of the first paper. With `prediction_difference` among them, rows
-            are compared in it instead of in churn.
+            is those of the first paper. With `prediction_difference`, or else
+            `calibrated_nll`, among them rows are compared in it instead of in churn.
         updates: rows that replace others, for the report's figures of model updates.
         evaluation: see `EvaluationConfig`.
         notes: sentences on where the settings come from, shown before training and in

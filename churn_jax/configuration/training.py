@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SAMPLES = ("all", "bootstrap")
 _FACTORS = ("init", "order", "augment", "sample")
 _LEVELS = ("fixed", "varied")
-# The seed numbers of an ensemble's networks are apart by so much, so a study has fewer
-# replicas.
+# Network m of replica r has the seed number `r + NETWORK m`, so those of replicas are
+# below NETWORK.
 NETWORK = 2**16
 
 _OPTAX = (

@@ -22,7 +22,7 @@ from churn_jax.data.splits import DataError, check_train_size
 SYNTHETIC = {"clicks": (131_072, 6, 1000), "clicks-tiny": (256, 2, 16)}
 """Examples, fields and rows per field of the synthetic sets, by name."""
 
-_SEEN = 2**14  # examples from which the bias follows that gives the rate
+_SEEN = 2**14  # examples on which the bias is fitted that gives the rate
 _KINDS = {"word": 1, "number": 2, "label": 3, "weight": 4, "held out": 5}
 
 
@@ -312,7 +312,7 @@ def synthetic_clicks(
         return ids, numbers
 
     def log_odds(ids: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Less the bias."""
+        """Without the bias."""
         weights = [
             np.sqrt(12.0) * (draw("weight", f, ids[:, f]) - 0.5) for f in range(fields)
         ]

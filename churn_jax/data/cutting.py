@@ -102,7 +102,7 @@ def _held_count(name: str, count: int, validation: int | float | None) -> int:
 def narrow(
     dataset: Dataset | StreamingDataset, classes: Sequence[int] = (), share: float = 1.0
 ) -> Dataset | StreamingDataset:
-    """A data set restricted to some classes, or to a share of each class's examples.
+    """A data set of some classes, and of a share of each class's training examples.
 
     Labels keep their ids, `num_classes` stays, and so does the test split: what a
     model of fewer classes does to the others is part of the question.

@@ -18,7 +18,8 @@ def read_ahead(
     """`read(0), read(1), ...` in order, batched, read ahead by Grain.
 
     Args:
-        read: a place to an array, or a dict of them; picklable if there are workers.
+        read: function of a place that returns an array, or a dict of them; picklable
+            if there are workers.
         count: number of places, a multiple of `batch_size`.
         batch_size: places per batch.
         threads: threads that read, per worker.

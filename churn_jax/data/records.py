@@ -81,7 +81,7 @@ class Reading:
     """How a stream is read ahead; results do not depend on it.
 
     Attributes:
-        threads: that read and decode, per process.
+        threads: number of threads that read and decode, per process.
         workers: further processes that read, with `threads` each; 0 reads in this
             process, which suffices as long as decoding, not Python, takes the time.
         ahead: batches that threads of this process read ahead; bounds the memory.

@@ -343,7 +343,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def is_object(name: str) -> bool:
-    """True if a name is that of a Python object, here or in another process."""
+    """True if a name stands for a Python object or function, known here or not."""
     known = _OBJECT.fullmatch(name) or _FUNCTION.fullmatch(name)
     return bool(known) or (":" not in name and name in DATASETS)
 

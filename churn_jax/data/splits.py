@@ -382,7 +382,7 @@ def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> in
 
 
 def check_train_size(size: Any) -> None:
-    """Refuses what is neither None nor a positive count."""
+    """Refuses all but None and a positive count."""
     if size is not None and (np.asarray(size).dtype.kind not in "iu" or size < 1):
         raise DataError(f"train_size must be a positive count; got {size!r}")
 

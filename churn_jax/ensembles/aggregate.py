@@ -1,4 +1,4 @@
-"""One prediction of several members' logits, and one model of several's weights."""
+"""One prediction from members' logits, and one model from several models' weights."""
 
 from collections.abc import Callable, Sequence
 

@@ -23,7 +23,7 @@ from churn_jax.ensembles.network import (
 )
 
 stack = slots.stack
-"""`stack(trees)` stacks equal trees along a new leading axis."""
+"""`stack(trees)` stacks trees of one structure along a new leading axis."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -185,7 +185,7 @@ def _values(module: nnx.Module, kind: type) -> list[Any]:
 
 
 def _watched(module: nnx.Module, train: bool, *, given: bool) -> list[tuple]:
-    """Layers, with values that they change in training only and such as they keep."""
+    """Layers, with the values that only training changes and those it keeps."""
     found: list[tuple] = [
         (path, layer, nnx.BatchStat, nnx.Param)
         for path, layer in _with_statistics(module)
@@ -224,7 +224,7 @@ def _check_modes(label: str, names, watched: list[tuple], train: bool) -> None:
 
 
 class _Same:
-    """An object that equals itself alone, whatever its class says of equality."""
+    """A value that is compared by identity, whatever its class says of equality."""
 
     def __init__(self, value: Any):
         self.value = value
@@ -248,7 +248,7 @@ def as_network(value: Any, num_classes: int, *, name: str) -> Network:
         name: shown in messages and reports.
 
     Returns:
-        A `Network`; equal arguments give the same one, so that what is compiled of it
+        A `Network`; the same objects give the same one, so that what is compiled of it
         is compiled once.
 
     Raises:

@@ -43,7 +43,8 @@ class ClickModel:
         gate: a learned gate weights the components, example by example.
         component_fields: the categorical fields that each component sees, by
             position; empty for all. Numeric features reach every component.
-        activation: name of the hidden layers' one, see `churn_jax.models.activation`.
+        activation: name of the hidden layers' activation, see
+            `churn_jax.models.activation`.
 
     Raises:
         ValueError: a number or a field is out of range.

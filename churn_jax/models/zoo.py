@@ -102,8 +102,8 @@ def create(name: str, *, num_classes: int, **overrides) -> nn.Module:
         num_classes: C, at least two.
         **overrides: fields of the module, for example `dtype`, `dropout`,
             `activation`, `remat` (all but `mlp` and `lenet5`), `features` (MLP), and
-            `layers`, a `BatchEnsemble` or a `MIMO` (all but those for 224 pixels and
-            for texts).
+            `layers`, a `BatchEnsemble` or a `MIMO` (MLP, LeNet5, ResNets for 32 pixels
+            except v2, wide ResNets).
 
     Returns:
         A Linen module `(images or tokens, train) -> ModelOutput`.

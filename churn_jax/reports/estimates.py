@@ -58,7 +58,7 @@ UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 
 
 def over_runs(values: Any) -> Estimate:
-    """Of one number per run, `[R]`."""
+    """Estimate of one number per run, `[R]`."""
     runs = len(values)
     std = float(values.std(ddof=1)) if runs > 1 else np.nan
     return Estimate(float(values.mean()), std, float(std / np.sqrt(runs)))
@@ -71,7 +71,7 @@ def over_set(value: np.ndarray, without: np.ndarray) -> Estimate:
 
 
 def over_pairs(matrices: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
-    """Of numbers of pairs of runs, each `[R, R]` and symmetric; NaN with one run."""
+    """Estimates of numbers of pairs, each `[R, R]` and symmetric; NaN with one run."""
     stack = np.stack(list(matrices.values())).astype(np.float32)
     if stack.shape[1] < 2:
         return dict.fromkeys(matrices, UNKNOWN)

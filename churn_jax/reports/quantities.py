@@ -143,7 +143,7 @@ _POSITIVE = "positive_prediction_difference"
 _QUANTITIES = (
     Quantity("accuracy", "Accuracy %", percent, narrow=True),
     Quantity("churn", "Churn %", percent, narrow=True),
-    # No share of anything: the paper's number, times 100, may exceed 100.
+    # Not a share: the paper's number, times 100, may exceed 100.
     Quantity("surrogate_churn", "SChurn ×100", percent),
     Quantity("churn_correct", "Churn correct %", percent),
     Quantity("churn_incorrect", "Churn incorrect %", percent),
@@ -209,7 +209,7 @@ CALIBRATED = frozenset(
 DEFAULT_COLUMNS = (
     *("accuracy", "churn", "churn_correct", "churn_incorrect", "ece", "nll"),
 )
-"""Those of Table 2 of the first paper but for its SChurn, which is not a share."""
+"""The columns of Table 2 of the first paper without SChurn, which is not a share."""
 
 
 def column(

@@ -38,7 +38,7 @@ PAIRS: Mapping[str, Callable] = {
     "by_correctness": metrics.churn_by_correctness,
     "nfr": metrics.negative_flip_rate,
 }
-"""Numbers of two runs; that by correctness is two."""
+"""Metrics of two runs; `by_correctness` gives two numbers."""
 _PAIR_METRICS: dict[str, Any] = {
     name: streaming(metric) for name, metric in PAIRS.items()
 }
@@ -201,7 +201,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(predictions: Predictions, runs: Sequence[int]) -> Iterator[_Block]:
-    """All blocks; at the end it refuses logits that are not finite, as a file does."""
+    """All blocks; refuses at the end logits that are NaN or infinite, as a file is."""
     size, bad = 0, {run: [] for run in runs}
     for start, logits in predictions.blocks(runs, BLOCK_NUMBERS):
         size = size or logits.shape[1]
@@ -365,7 +365,7 @@ def with_calibration(
 ) -> MethodSummary:
     """The summary with scores at the temperature of each run's own `validation`.
 
-    Refuses predictions of other runs, or of which none fits in memory.
+    Refuses predictions of other runs or classes, and runs too large for memory.
     """
     ours, theirs = predictions.shape, validation.shape
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
@@ -408,7 +408,7 @@ class ColumnError(ValueError):
 def with_columns(
     summary: MethodSummary, predictions: Predictions, columns: Iterable[str]
 ) -> tuple[MethodSummary, tuple[ColumnError, ...]]:
-    """The summary with columns that have a measure, and errors of those left out."""
+    """The summary with the measured columns, and the errors of those left out."""
     errors = []
     for column in columns:
         try:

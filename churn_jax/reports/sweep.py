@@ -76,7 +76,7 @@ class Sweep:
 
 
 def collect_sweep(study: Study, record: SweepRecord) -> Report:
-    """The report of a sweep, as far as it is."""
+    """The report of a sweep, as far as it has been trained."""
     # Without the rows that only teach, the baseline first.
     rows = {row.name: row for row in study.record.rows()}
     names = sorted((p.name for p in record.points), key=lambda n: n != record.baseline)

@@ -124,7 +124,7 @@ def collect_updates(
     reasons: Mapping[str, str],
     examples,
 ) -> Updates | None:
-    """Compute a study's updates."""
+    """The updates of a study; None where it has none."""
     names = {info.name: info.label for info in study.methods}
     remarks: list[str] = []
     ready: list[tuple[str, Update]] = []
