@@ -102,7 +102,7 @@ def passes(network, variables, images, mapping: str, times: int):
     """
     members = jax.tree.leaves(variables)[0].shape[0]
     params = ensembles.take_member(variables, 0)["params"]
-    options = compilation(convolutional=network.with_convolutions_from(params))
+    options = compilation(convolutional=network.convolves(params))
     compiled = functools.partial(jax.jit, compiler_options=options)  # as steps are
     if mapping == "separate":
         one = compiled(lambda v, x: network.apply(v, x, train=False)[0].logits)

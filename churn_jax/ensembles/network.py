@@ -86,7 +86,7 @@ class Network:
     note: str = ""
     places_draws: bool = False
 
-    def with_convolutions_from(self, params: PyTree) -> bool:
+    def convolves(self, params: PyTree) -> bool:
         """True if this network convolves, from the field or the kernels' rank."""
         if self.has_convolutions is not None:
             return self.has_convolutions

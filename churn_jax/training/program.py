@@ -184,12 +184,10 @@ def choose_mappings(
 
     own = [params_of(group) for group in groups]
     parameters = max(sum(math.prod(p.shape) for p in jax.tree.leaves(o)) for o in own)
-    convolutional = any(
-        group.network.with_convolutions_from(p) for group, p in zip(groups, own)
-    )
+    convolutional = any(group.network.convolves(p) for group, p in zip(groups, own))
     # A teacher's convolutions are slow where the student's would be.
     any_convolution = convolutional or any(
-        group.network.with_convolutions_from(params_of(group)) for group in taught_by
+        group.network.convolves(params_of(group)) for group in taught_by
     )
     replicas = config.replicas // mesh.replica
     together = at_once(replicas, sum(held(g) * kept(g) for g in groups))

@@ -45,7 +45,7 @@ def test_linen_output_with_logits_and_features_is_taken_as_it_is(x):
     network = from_linen(create("mlp", num_classes=3, features=(7,)), name="small")
     outputs, _ = network.apply(network.init(KEY, x), x)
     assert outputs.logits.shape == (16, 3) and outputs.features.shape == (16, 7)
-    assert network.name == "small" and not network.with_convolutions_from({})
+    assert network.name == "small" and not network.convolves({})
 
 
 test_a_network_in_another_form_is_one_sentence = refusals(
