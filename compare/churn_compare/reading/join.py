@@ -22,7 +22,6 @@ from churn_compare.reading.class_alignment import aligned
 from churn_compare.reading.class_values import NO_LABEL, ClassValues
 from churn_compare.reading.contents import column_names
 from churn_compare.reading.labels import (
-    DRAWN_FROM,
     NO_CLUSTER,
     ExampleValues,
     as_slices,
@@ -84,7 +83,8 @@ def join(
         clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
             Or a column of the slices, or else of the versions' own files.
         class_map: see `read_class_map`.
-        on_missing: "intersect" goes on with the examples that are everywhere.
+        on_missing: "intersect" compares the examples that both sides have, and those
+            that lack a slice or a cluster without it. Labels may always be of some.
         confirm: names of doubts that are right as they are.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
@@ -122,8 +122,7 @@ def join(
     if labels is not None:
         separate: Any = read_labels(labels, id_column, label_column)
         truth = separate.labels
-        drop = on_missing == "intersect" and DRAWN_FROM not in separate.others
-        of = rows.rows_in(separate, "labels", drop=drop)
+        of = rows.rows_in(separate, "labels")
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
         drawn = read_drawn(labels, separate.others, of)
     groups, cluster_column = None, ""
@@ -358,8 +357,8 @@ class Rows:
             raise PredictionsError(f"{why}; no example is left to compare")
         if not self._intersect:
             raise PredictionsError(
-                f"{why}; to compare only the {len(self.ids):,} that are everywhere, "
-                "use --on-missing intersect"
+                f"{why}; to compare only the {len(self.ids):,} that both have, use "
+                "--on-missing intersect"
             )
         self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
@@ -378,10 +377,8 @@ class Rows:
             for name, values in separate.slices.items()
         }
 
-    def rows_in(
-        self, separate: ExampleValues, what: str, *, drop: bool = False
-    ) -> np.ndarray:
-        """The row of each example in a separate file; one it lacks has -1, or goes."""
+    def rows_in(self, separate: ExampleValues, what: str) -> np.ndarray:
+        """Row of each example in a separate file; -1 if the file lacks it."""
         ids = separate.ids
         if ids is None:
             self._check_rows(separate, what)
@@ -391,20 +388,23 @@ class Rows:
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
         rows = rows_of(self.ids, ids)
-        kept = rows >= 0
-        if further := len(ids) - np.count_nonzero(kept):
+        lacking = self.ids[rows < 0]
+        if further := len(ids) - (len(rows) - len(lacking)):
             self.notes.append(
                 f"The {what} have {further:,} further ids, which are not compared."
             )
-        allow = separate.labels is not None and not drop  # labels of some are enough
-        if not kept.all() and not (allow and kept.any()):
-            lacking = self.ids[~kept]
-            if drop:
-                rows = rows[self.keep(kept)]
-            self._go_on(
-                f"the {what} lack {len(lacking):,} of {len(kept):,} ids (for example "
-                f"{some(lacking)})"
-            )
+        every = len(lacking) == len(rows)
+        if every or (len(lacking) and separate.labels is None):  # some labels will do
+            why = f"the {what} lack {len(lacking):,} of {len(rows):,} ids (for example "
+            why += f"{some(lacking)})"
+            if every:
+                raise PredictionsError(f"{why}; their ids must be those of the examples")
+            if not self._intersect:
+                raise PredictionsError(
+                    f"{why}; --on-missing intersect compares these examples, too, "
+                    "without a value"
+                )
+            self.notes.append(f"{why}, which are compared without a value.")
         return rows
 
     def _check_rows(self, separate: ExampleValues, what: str) -> None:
