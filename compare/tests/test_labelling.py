@@ -169,6 +169,15 @@ def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
     fails(r"name it in --by .*x, y, z", compare, old, new, labels=path, by=["half"])
 
 
+def test_a_queue_of_files_without_ids_is_of_their_rows():
+    labels, *sides, _ = versions()
+    sides = [{"prediction": side["predictions"][0]} for side in sides]
+    rows = label_queue(*sides).rows
+    rows = [row | {"label": labels[int(row["id"])]} for row in rows]
+    few, whole = (compare(*sides, labels=of, resamples=100) for of in (rows, labels))
+    assert {name: few[name] for name in FLIPS} == {name: whole[name] for name in FLIPS}
+
+
 def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
     _, old, new, _ = versions(runs=2)
     rows = [row | {"better": "old"} for row in label_queue(old, new).rows]

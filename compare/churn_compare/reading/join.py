@@ -22,6 +22,7 @@ from churn_compare.reading.class_alignment import aligned
 from churn_compare.reading.class_values import NO_LABEL, ClassValues
 from churn_compare.reading.contents import column_names
 from churn_compare.reading.labels import (
+    DRAWN_FROM,
     NO_CLUSTER,
     ExampleValues,
     as_slices,
@@ -383,7 +384,7 @@ class Rows:
         if ids is None:
             self._check_rows(separate, what)
             return self.old
-        if not self._has_ids:
+        if not self._has_ids and DRAWN_FROM not in separate.others:  # else of rows
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
