@@ -348,7 +348,14 @@ def _shown_and_saved(
 
 def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
+    from churn_compare.labelling import is_filled
+
     old, new, out = (given[name] for name in ("old", "new", "out"))
+    if is_filled(out):
+        raise ValueError(
+            f"--out: {out} is a queue with answers, which would be lost; move it or "
+            "name another file"
+        )
     settings = _settings(given | {"budget": given["budget"] or None})
     queue = _function("label_queue")(**settings)
     print(

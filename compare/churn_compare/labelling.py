@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from churn_compare.array_files import ArrayFileError
 from churn_compare.estimates import difference_ends, share_ends
 from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.example_numbers import Numbers
@@ -36,6 +37,17 @@ NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 def key_of(queue: Path) -> Path:
     """The file that says which version is A and which is B."""
     return queue.with_name(queue.stem + _KEY)
+
+
+def is_filled(path: Path) -> bool:
+    """True if a file is a queue in which at least one row is filled."""
+    try:
+        columns = read_contents(path).columns
+        names = {"label", BETTER} & columns.keys() if DRAWN_FROM in columns else ()
+        texts = [text for n in names for text in as_text(columns[n], n).to_pylist()]
+    except (PredictionsError, ArrayFileError):
+        return False
+    return any(map(str.strip, texts))
 
 
 def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):

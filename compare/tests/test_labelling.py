@@ -312,6 +312,10 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     assert main(["label", *sides, "--out", sides[1]]) == 2
     assert (tmp_path / "new.csv").read_text() == before
     assert "would write over what is read" in capsys.readouterr().err
+    filled_out = out.read_text()
+    assert main(["label", *sides, "--out", str(out)]) == 2
+    assert "which would be lost; move it" in capsys.readouterr().err
+    assert out.read_text() == filled_out
 
 
 def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):

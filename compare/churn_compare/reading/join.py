@@ -399,7 +399,9 @@ class Rows:
             why = f"the {what} lack {len(lacking):,} of {len(rows):,} ids (for example "
             why += f"{some(lacking)})"
             if every:
-                raise PredictionsError(f"{why}; their ids must be those of the examples")
+                raise PredictionsError(
+                    f"{why}; their ids must be those of the examples"
+                )
             if not self._intersect:
                 raise PredictionsError(
                     f"{why}; --on-missing intersect compares these examples, too, "

@@ -349,7 +349,9 @@ def test_slices_that_lack_examples_or_are_no_groupings():
     pair = join(old, new, slices=few, on_missing="intersect")
     assert pair.examples == N  # they are compared, only in no slice
     assert pair.slices["a"].tolist() == ["", *(str(i % 2) for i in ids[1:])]
-    assert pair.notes[-1].endswith("for example 0), which are compared without a value.")
+    assert pair.notes[-1].endswith(
+        "for example 0), which are compared without a value."
+    )
     pair = join(old, new, slices={"id": ids, "class": ["car"] * N, "day": ["Mon"] * N})
     assert list(pair.slices) == ["day"]
     assert "called like predictions and are not groupings here: class." in pair.notes[0]
