@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.array_files import write_file
+from churn_compare.array_files import replace_file, write_file
 from churn_compare.comparison import read_either
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
@@ -43,12 +43,13 @@ class Queue:
 
     def save(self, path: str | os.PathLike) -> list[Path]:
         """Writes the queue as CSV and, if there is one, its key beside it."""
-        path, key = Path(path), [{"id": n, "A": of} for n, of in self.key.items()]
-        files = {path: self.rows, **({key_of(path): key} if key else {})}
-        return [
-            write_file(file, csv_text(Records(list(rows[0]), rows)))
-            for file, rows in files.items()
-        ]
+        path, of = Path(path), key_of(Path(path))
+        with replace_file(path) as file:
+            file.write(csv_text(Records(list(self.rows[0]), self.rows)).encode())
+            of.unlink(missing_ok=True)  # never beside another queue than its own
+        key = [{"id": n, "A": first} for n, first in self.key.items()]
+        files = [write_file(of, csv_text(Records(["id", "A"], key)))] if key else []
+        return [path, *files]
 
 
 def label_queue(

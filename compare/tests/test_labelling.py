@@ -241,7 +241,7 @@ def test_where_one_label_is_missing_both_its_values_are_possible():
     assert ends == pytest.approx((3 / 5000, 4 / 5000))
 
 
-def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
+def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path, monkeypatch):
     _, old, new, slices = versions()
     old["half"], old["text"] = slices, [f"text {i}" for i in range(N)]
     orders = [[r["id"] for r in label_queue(old, new, seed=s).rows] for s in (0, 0, 1)]
@@ -268,7 +268,10 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path):
     for text in ("".join(lines[:-1]), "".join(lines).replace(",old", ",v1")):
         key.write_text(text)
         fails(r"q\.key\.csv does not say", compare, old, new, labels=path)
-    key.unlink()
+    again = label_queue(old, new, budget=20, by="half", blind=True, seed=1)
+    with monkeypatch.context() as broken:  # between the queue and its key
+        broken.setattr("churn_compare.queue.write_file", lambda *_: 1 / 0)
+        fails("division by zero", again.save, path, of=ZeroDivisionError)
     fails(r"q\.key\.csv.* is not beside it", compare, old, new, labels=path)
 
 
