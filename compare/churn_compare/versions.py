@@ -30,7 +30,7 @@ from churn_compare.reading.labels import (
     read_slices,
     without_clusters,
 )
-from churn_compare.reading.sides import read_side
+from churn_compare.reading.sides import check_used, read_side
 from churn_compare.result import Waiver
 from churn_compare.scanning import scan
 from churn_compare.store import INDEX
@@ -126,6 +126,7 @@ def compare_versions(
         columns |= {"label_column": label_column if labels is None else None}
         read = functools.partial(read_side, ids=ids, kind=kind, **columns)
         sides = _read(files, read, Path(spare))
+        check_used(ids, sides)
         about = {"labels": _labels_of_one(sides) if labels is None else labels}
         about |= {"slices": slices, "clusters": clusters, "class_map": class_map}
         about |= {"on_missing": on_missing, "confirm": confirm}

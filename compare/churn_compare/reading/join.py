@@ -30,6 +30,7 @@ from churn_compare.reading.labels import (
     cluster_numbers,
     from_zero,
     read_clusters,
+    read_ids,
     read_labels,
     read_slices,
     without_clusters,
@@ -40,7 +41,7 @@ from churn_compare.reading.outcome_measures import (
     never_right,
 )
 from churn_compare.reading.outcomes import text_of
-from churn_compare.reading.sides import read_side, side_names
+from churn_compare.reading.sides import check_used, read_side, side_names
 
 Errors = Literal["wrong", "drop", "refuse"]
 _FEW = 10  # values of a column; of fewer, two versions may have as many by chance
@@ -190,12 +191,14 @@ def read_pair(
     columns = {"id_column": id_column, "label_column": label_column}
     # The column of separate labels may be called otherwise.
     own = columns | ({} if labels is None else {"label_column": None})
+    ids = None if ids is None else read_ids(ids, id_column)
     own |= {"ids": ids, "prediction_column": prediction_column}
     kinds = old_kind or kind, new_kind or kind
     sides = [
         given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
+    check_used(ids, sides)
     return join(*sides, labels=labels, slices=slices, by=by, **columns, **joining)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -192,6 +192,15 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
         if names[0] != names[1]:
             return names[0], names[1]
     return f"{names[0]} (old)", f"{names[1]} (new)"
+
+
+def check_used(ids: np.ndarray | None, sides: Sequence[Table]) -> None:
+    """Raises for separate ids if all versions have other ids of their own."""
+    if ids is not None and not any(np.array_equal(side.ids, ids) for side in sides):
+        raise PredictionsError(
+            "separate ids are given, but the predictions have ids of their own; leave "
+            "the separate ones out"
+        )
 
 
 def same_file(old: Any, new: Any) -> list[Doubt]:

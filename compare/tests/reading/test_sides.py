@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import dataset
 
+from churn_compare import compare
 from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side
 from churn_compare.store import Predictions, PredictionsError, save_predictions
@@ -476,6 +477,10 @@ def test_separate_ids_are_for_sides_without_ids(tmp_path):
     assert read_side(path, ids=names).ids[0] == "003.png"
     own = read_side({"logits": LOGITS, "ids": IDS + 1}, ids=ids)
     np.testing.assert_array_equal(own.ids, IDS + 1)
+    used = compare({"logits": LOGITS}, {"logits": LOGITS, "ids": IDS}, ids=ids)
+    assert used["churn"].value == 0
+    for given in (ids, IDS, [1, 2]):
+        fails("have ids of their own; leave the separate", compare, own, own, ids=given)
     fails("are of 2 examples, the pred", read_side, path, ids=[1, 2])
 
 
