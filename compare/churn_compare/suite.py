@@ -248,8 +248,7 @@ def compare_suite(
         GateError: if the suite cannot be read.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    files = {of.file: name for name, of in suite.rules.items() if of.file}
-    found, left = zip(*(_files(Path(folder), files) for folder in (old, new)))
+    found, left = zip(*(_files(Path(folder), suite.rules) for folder in (old, new)))
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
@@ -269,8 +268,10 @@ def compare_suite(
     return SuiteResult(Path(old).name, Path(new).name, level, decided, sum(left, ()))
 
 
-def _files(folder: Path, named: Mapping) -> tuple[dict[str, Path], tuple]:
-    """Files by name of the benchmark, perhaps `named` for its file, and others."""
+def _files(
+    folder: Path, rules: Mapping[str, Rules]
+) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Files by benchmark, of which several may have one file, and files left out."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
     found: dict[str, Path] = {}
@@ -289,16 +290,19 @@ def _files(folder: Path, named: Mapping) -> tuple[dict[str, Path], tuple]:
             skipped = True
             with contextlib.suppress(PredictionsError):
                 skipped = reader_of(path) is None
-        if skipped and path.name not in named:
+        named = [n for n, of in rules.items() if of.file == path.name]
+        if skipped and not named:
             left.append(f"{folder.name}/{path.relative_to(folder)}")
             continue
-        name = named.get(path.name, name)
-        if name in found:
-            raise PredictionsError(
-                f"{folder}: {found[name].relative_to(folder)} and "
-                f"{path.relative_to(folder)} are both called {name!r}; keep one"
-            )
-        found[name] = path
+        if not named or (name in rules and not rules[name].file):
+            named.append(name)
+        for name in named:
+            if name in found:
+                raise PredictionsError(
+                    f"{folder}: {found[name].relative_to(folder)} and "
+                    f"{path.relative_to(folder)} are both called {name!r}; keep one"
+                )
+            found[name] = path
     if not found:
         raise PredictionsError(f"{folder}: there are no files of results in it")
     return found, tuple(left)

@@ -91,6 +91,17 @@ def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_pa
     assert measure.lower_is_better == (lower is not False) != found.passed
 
 
+def test_one_file_may_serve_several_benchmarks(tmp_path):
+    for side in SIDES:
+        (tmp_path / side).mkdir()
+        columns = {"id": range(9), "acc": np.arange(9.0), "seconds": np.ones(9)}
+        csv_file(tmp_path / side / "a.csv", **columns)
+    names = {"acc": "a.csv", "seconds": "a.csv", "a": None}
+    rules = {name: Rules(file=file, score="acc") for name, file in names.items()}
+    found = compare_suite(*(tmp_path / side for side in SIDES), suite=Suite(rules))
+    assert {of.name: of.missing for of in found.benchmarks} == dict.fromkeys(names, "")
+
+
 def test_equal_releases_pass(tmp_path):
     old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
     log = {"eval": {}, "samples": [{"id": 1, "scores": {"m": {"value": "C"}}}]}
