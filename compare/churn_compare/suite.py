@@ -30,7 +30,7 @@ from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
 from churn_compare.reading.logs import reader_of
 from churn_compare.reading.outcomes import has_outcomes
-from churn_compare.reading.sides import same_file
+from churn_compare.reading.sides import same_file, side_names
 from churn_compare.report import composed, sections
 from churn_compare.result import GateOutcome, Measured, state_of
 from churn_compare.significance import holm
@@ -248,15 +248,17 @@ def compare_suite(
         GateError: if the suite cannot be read.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    found, left = zip(*(_files(Path(folder), suite.rules) for folder in (old, new)))
+    called = side_names(*map(os.path.abspath, (old, new)))
+    each = zip((old, new), called, strict=True)
+    found, left = zip(*(_files(Path(of), name, suite.rules) for of, name in each))
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))
     shared = {"level": level, "confirm": confirm, "on_missing": on_missing}
     compared = []
     for name in names:
         rules = suite.of(name)
         before, now = (of.get(name) for of in found)
-        sides = ((old, before), (new, now))
-        lacking = [Path(folder).name for folder, path in sides if path is None]
+        sides = zip(called, (before, now), strict=True)
+        lacking = [folder for folder, path in sides if path is None]
         result, missing = None, f"it is missing in {' and in '.join(lacking)}"
         if not lacking:
             try:
@@ -265,11 +267,11 @@ def compare_suite(
                 missing = f"{error}"
         compared.append(Benchmark(name, rules, result, missing))
     decided = tuple(_decided(compared, level))
-    return SuiteResult(Path(old).name, Path(new).name, level, decided, sum(left, ()))
+    return SuiteResult(*called, level, decided, sum(left, ()))
 
 
 def _files(
-    folder: Path, rules: Mapping[str, Rules]
+    folder: Path, called: str, rules: Mapping[str, Rules]
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Files by benchmark, of which several may have one file, and files left out."""
     if not folder.is_dir():
@@ -292,7 +294,7 @@ def _files(
                 skipped = reader_of(path) is None
         named = [n for n, of in rules.items() if of.file == path.name]
         if skipped and not named:
-            left.append(f"{folder.name}/{path.relative_to(folder)}")
+            left.append(f"{called}/{path.relative_to(folder)}")
             continue
         if not named or (name in rules and not rules[name].file):
             named.append(name)

@@ -102,7 +102,7 @@ def test_one_file_may_serve_several_benchmarks(tmp_path):
     assert {of.name: of.missing for of in found.benchmarks} == dict.fromkeys(names, "")
 
 
-def test_equal_releases_pass(tmp_path):
+def test_equal_releases_pass(tmp_path, monkeypatch):
     old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
     log = {"eval": {}, "samples": [{"id": 1, "scores": {"m": {"value": "C"}}}]}
     for side in (old, new):
@@ -115,6 +115,12 @@ def test_equal_releases_pass(tmp_path):
     assert "Files left out: old/model/results_2026" in str(found)
     assert found.left_out[1::2] == ("old/setting.json", "new/setting.json")
     assert main(["suite", str(old), str(new)]) == 0
+    for side in SIDES:
+        (tmp_path / f"run-{side}").mkdir()
+        (tmp_path / side).rename(tmp_path / f"run-{side}" / "results")
+    monkeypatch.chdir(tmp_path / "run-new" / "results")
+    found = compare_suite("../../run-old/results", ".")
+    assert found.title == "run-old/results → run-new/results"
 
 
 @pytest.mark.parametrize(
