@@ -179,10 +179,13 @@ class SuiteResult(Display):
         compared = [of for of in self.benchmarks if of.result is not None]
         advisory = [of for of in self.benchmarks if of.rules.tier == "advisory"]
         gates = [gate for of in advisory for gate in of.gates if gate.state != "pass"]
+        unjudged = [name for name, of in self.suites() if not of]
         return [
             f"{count_text(len(compared))} of {count_text(len(self.benchmarks))} "
             "benchmarks were compared; p-values are adjusted for all of them (Holm).",
             *(f"Advisory, not counted: {of.line.split('  ', 1)[1]}" for of in gates),
+            *[f"Not judged, without labels or gates: {some(unjudged)}."]
+            * bool(unjudged),
             *[f"Files left out: {some(self.left_out)}."] * bool(self.left_out),
         ]
 
@@ -191,7 +194,8 @@ class SuiteResult(Display):
         rows, parts, notes = [], [], {}
         for of in self.benchmarks:
             state = state_of(gate.state for gate in of.gates)
-            mark = Cell(state.upper(), tone={"pass": "better"}.get(state, "worse"))
+            tone = {"pass": "better"}.get(state, "worse")
+            mark = Cell(state.upper(), tone=tone) if of.gates else NOTHING
             if of.result is None:
                 rows.append((Cell(of.name, below=of.rules.tier), *[NOTHING] * 5, mark))
                 continue

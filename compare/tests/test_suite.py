@@ -91,6 +91,16 @@ def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_pa
     assert measure.lower_is_better == (lower is not False) != found.passed
 
 
+def test_a_benchmark_without_labels_or_gates_is_not_judged(tmp_path):
+    for side in SIDES:
+        (tmp_path / side).mkdir()
+        csv_file(tmp_path / side / "a.csv", id=range(3), prediction=[side, "b", "b"])
+        csv_file(tmp_path / side / "c.csv", id=range(3), correct=[1, 0, 1])
+    text = str(compare_suite(*(tmp_path / side for side in SIDES)))
+    assert "Not judged, without labels or gates: a." in text
+    assert text.count("PASS") == 3  # of all, of the gate of c, and in its row
+
+
 def test_one_file_may_serve_several_benchmarks(tmp_path):
     for side in SIDES:
         (tmp_path / side).mkdir()
