@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import math
 import os
 import re
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import twice
+from churn_compare.example_ids import canonical, twice
 from churn_compare.groups import coded
 from churn_compare.number_text import Unit, listed
 from churn_compare.pair import Pair
@@ -392,7 +391,7 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         for number, of in enumerate(given, 1):
             with errors_in(f"waiver {number}"):
                 found.append(_waiver(of))
-        if again := twice(waiver.id for waiver in found):
+        if again := twice(canonical(waiver.id) for waiver in found):
             raise GateError(f"the id {again[0]!r} is waived twice")
     return tuple(found)
 
@@ -431,16 +430,10 @@ def _waiver(given: Any) -> Waiver:
     _check_keys(given, _WAIVER)
     if lacking := [key for key in _WAIVER if not str(given.get(key, "")).strip()]:
         raise GateError(f"a waiver needs {' and '.join(lacking)}")
-    until = given["until"]
     try:
-        if not isinstance(until, datetime.date):
-            until = datetime.date.fromisoformat(str(until))
-    except ValueError:
-        said = f"until must be a date such as 2026-12-31; got {until!r}"
-        raise GateError(said) from None
-    if isinstance(until, datetime.datetime):
-        until = until.date()
-    return Waiver(str(given["id"]), str(given["reason"]).strip(), until.isoformat())
+        return Waiver(given["id"], str(given["reason"]).strip(), given["until"])
+    except ValueError as error:
+        raise GateError(str(error)) from None
 
 
 def gates_of(

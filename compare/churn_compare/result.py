@@ -1,8 +1,9 @@
 """Results of comparisons, as plain values that can be printed and saved."""
 
 import dataclasses
+import datetime
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -212,11 +213,27 @@ class Waiver:
         id: id of the example.
         reason: reason for accepting it.
         until: last day on which it is accepted, such as 2026-12-31.
+
+    Raises:
+        ValueError: if `until` is not a date.
     """
 
     id: str
     reason: str
     until: str
+
+    def __post_init__(self):
+        until: Any = self.until
+        try:
+            if not isinstance(until, datetime.date):
+                until = datetime.date.fromisoformat(str(until))
+        except ValueError:
+            said = f"until must be a date such as 2026-12-31; got {until!r}"
+            raise ValueError(said) from None
+        if isinstance(until, datetime.datetime):
+            until = until.date()
+        object.__setattr__(self, "id", str(self.id))
+        object.__setattr__(self, "until", until.isoformat())
 
 
 @dataclasses.dataclass(frozen=True)

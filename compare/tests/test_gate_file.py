@@ -145,7 +145,8 @@ def compared(*waivers, **options):
 
 def test_waived_flips_do_not_count_for_gates_on_negative_flips():
     found = compared(Waiver("3", "bad label", LATER), Waiver("5", "known", TODAY))
-    padded = compared(Waiver(" 3", "bad label", LATER), Waiver("5 ", "known", TODAY))
+    today = datetime.datetime.fromisoformat(TODAY)
+    padded = compared(Waiver(3, "bad label", LATER), Waiver("5 ", "known", today))
     assert vars(padded.waived.rate) == vars(found.waived.rate)
     assert found["negative_flip_rate"].value == 0.1
     assert found.waived.rate.value == pytest.approx(0.08)
@@ -241,3 +242,6 @@ def test_waivers_need_labels_and_are_there_once(tmp_path):
         compare(OLD, NEW, waivers=[Waiver("3", "r", LATER)])
     path = written(tmp_path, "max-churn = 1\n" + 2 * WAIVE.format(3))
     fails("'3' is waived twice", read_waivers, path, of=GateError)
+    path.write_text(WAIVE.format(3) + WAIVE.format('"3 "'))
+    fails("'3' is waived twice", read_waivers, path, of=GateError)
+    fails("until must be a date", Waiver, "3", "r", "31.12.1999", of=ValueError)
