@@ -204,6 +204,7 @@ class SizeResult(Display):
     options: tuple[Option, ...]
     notes: tuple[str, ...] = ()  # sentences about what was read and joined
     gates: tuple = ()
+    paired: bool = False  # True if `Option.old` counts pairs of an old and a new run
 
     @property
     def title(self) -> str:
@@ -221,8 +222,8 @@ class SizeResult(Display):
         value = limit_text(float(f"{self.value:.3g}"), unit)
         said = [
             f"The {self.quantity.replace('_', ' ')} is {value}. "
-            f"{count_text(first.examples)} examples with {first.old} old and "
-            f"{first.new} new runs {what} in {share_text(first.power)} of cases."
+            f"{count_text(first.examples)} examples with {self._runs(first)} {what} in "
+            f"{share_text(first.power)} of cases."
         ]
         wanted = share_text(self.power)
         if more:
@@ -232,7 +233,7 @@ class SizeResult(Display):
             said.append(
                 f"No number of examples or runs that was tried has {wanted} power."
             )
-        if first.old == 1 or first.new == 1:
+        if min(first.old, first.new) == 1 and not self.paired:
             which = "either side" if first.old == first.new else "one side"
             said.append(
                 f"With one run of {which}, the variance of its runs is unknown and "
@@ -245,6 +246,11 @@ class SizeResult(Display):
             )
         return said
 
+    def _runs(self, of: Option, runs: str = "runs") -> str:
+        if self.paired:
+            return f"{of.old} pairs of runs"
+        return f"{of.old} old and {of.new} new {runs}"
+
     def _beyond(self, option: Option) -> str:
         """Words for what an option needs beyond the given predictions."""
         first, said = self.options[0], []
@@ -254,10 +260,9 @@ class SizeResult(Display):
             said.append(fewer if more < 0 else f"{count_text(more)} more examples")
         if (option.old, option.new) != (first.old, first.new):
             runs = "runs" if self.components.shared else "samples of each example"
+            equal = option.old == option.new
             each = f"{option.old} {runs} a side"
-            if option.old != option.new:
-                each = f"{option.old} old and {option.new} new {runs}"
-            said.append(each)
+            said.append(each if equal else self._runs(option, runs))
         return " and ".join(said)
 
     def document(self, command: str = "") -> Document:
@@ -268,12 +273,18 @@ class SizeResult(Display):
         shares = np.divide(variances, counts)
         shares = shares / (shares.sum() or 1.0)
         split = [*zip(_PARTS, map(share_text, shares.tolist()), strict=True)]
+        if self.paired:
+            split = [
+                (name.replace("Old", "Pairs of"), share)
+                for name, share in split
+                if name.startswith(("Examples", "Old"))
+            ]
         unit = QUANTITIES[self.quantity].unit
         unit = "points" if unit == "share" else unit
         options = [
             (
                 count_text(of.examples),
-                f"{of.old} and {of.new}",
+                f"{of.old} pairs" if self.paired else f"{of.old} and {of.new}",
                 size_text(of.half_width, unit),
                 size_text(of.detectable, unit),
                 share_text(of.power),
@@ -376,6 +387,7 @@ def size(
         pair.new.name,
         *(name, mean, limit, gate, power, level, parts, options),
         notes=(*pair.old.notes, *pair.new.notes, *pair.notes),
+        paired=numbers.paired,
     )
 
 

@@ -98,6 +98,15 @@ def test_samples_of_each_example_count_as_runs(rng):
     assert samples[0].half_width < found.options[0].half_width
 
 
+def test_runs_that_are_compared_in_pairs_count_as_pairs(rng):
+    old, labels = drawn(rng, 600, 4)[0], np.zeros(600, int)
+    new = np.where(rng.random((4, 600)) < 0.04, 1 - old, old)
+    said = " ".join(str(size(old, new, labels=labels, change=0.01)).split())
+    assert "600 examples with 4 pairs of runs distinguish" in said
+    assert "pairs of runs, on each example" in said.lower() and " new " not in said
+    assert "unknown" not in said and "a side" not in said
+
+
 def test_what_is_refused(rng, tmp_path):
     labels = np.zeros(500, int)
     sides = [of[0] for of in drawn(rng, 500, 1)]
