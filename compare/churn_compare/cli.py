@@ -349,6 +349,7 @@ def _shown_and_saved(
 def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
     from churn_compare.labelling import is_filled
+    from churn_compare.number_text import remark
 
     old, new, out = (given[name] for name in ("old", "new", "out"))
     if is_filled(out):
@@ -358,6 +359,8 @@ def _label(given: dict[str, Any], program: str) -> int:
         )
     settings = _settings(given | {"budget": given["budget"] or None})
     queue = _function("label_queue")(**settings)
+    for note in dict.fromkeys(queue.notes):
+        print(printable(remark(note)))
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
         f"of them, in random order, are to be labelled.\n"

@@ -475,6 +475,11 @@ def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
         columns |= {"target_column": reading.pop("label_column", None)}
         columns |= {"id_column": reading.get("id_column")}
         pair = join(*outcome_sides(old, new, **columns), **reading)
+        first, *others = (of.name for of in pair.measures)
+        if others:
+            said = f"Only {first} is used here, and not {', '.join(others)}; "
+            said += "to use another, leave its column out."
+            pair = dataclasses.replace(pair, notes=(*pair.notes, said))
         return pair, Numbers(pair.measures[0])
     pair = read_pair(old, new, **reading)
     scanned = scan(dataclasses.replace(pair, slices={}))

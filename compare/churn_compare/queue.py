@@ -40,6 +40,7 @@ class Queue:
     key: dict[str, str]  # id to which version is A, where answers are called A and B
     changed: int  # number of examples that change
     examples: int  # N, changed or not
+    notes: tuple[str, ...] = ()  # sentences about what was read and joined
 
     def save(self, path: str | os.PathLike) -> list[Path]:
         """Writes the queue as CSV and, if there is one, its key beside it."""
@@ -146,4 +147,5 @@ def label_queue(
         line |= sides | {"label": "", BETTER: "", STRATUM: names[strata[row]]}
         line |= {DRAWN_FROM: str(sizes[strata[row]])}
         out.append(line)
-    return Queue(tuple(out), key, int(changed.sum()), len(changed))
+    notes = (*pair.old.notes, *pair.new.notes, *pair.notes)
+    return Queue(tuple(out), key, int(changed.sum()), len(changed), notes)

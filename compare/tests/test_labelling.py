@@ -335,6 +335,8 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     found = compare_outcomes(*sides, labels=rows[:10] + list(queue.rows[10:]))["answer"]
     assert found[FLIPS[0]].value == found[FLIPS[1]].value == 0.25
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
+    notes = label_queue(*(of | {"value": np.arange(40)} for of in sides)).notes
+    assert notes[-1].startswith("Only answer is used here, and not value; ")
     odd = [dict(row, better="x") for row in rows]
     fails("takes old, new, neither or both", compare_outcomes, *sides, labels=odd)
     pairs = {"labels": rows, "clusters": np.arange(40) // 2}
