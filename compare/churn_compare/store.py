@@ -387,14 +387,13 @@ class ShardWriter:
         if stop > total:
             raise PredictionsError(f"{stop} rows were written of {total} examples")
         for run, rows in enumerate(logits):
-            try:
-                with np.errstate(over="raise"):
-                    stored = np.ascontiguousarray(rows.astype(self._dtype, copy=False))
-            except FloatingPointError as error:
-                largest = float(np.abs(rows[np.isfinite(rows)]).max())
+            with np.errstate(over="ignore"):  # bfloat16 does not say so
+                stored = np.ascontiguousarray(rows.astype(self._dtype, copy=False))
+            if (lost := np.isinf(stored) & np.isfinite(rows)).any():
+                largest = float(np.abs(rows[lost]).max())
                 raise PredictionsError(
                     f"a logit of {largest:.6g} does not fit into {self._dtype.name}"
-                ) from error
+                )
             place = (run * total + self._done) * classes * self._dtype.itemsize
             self._file.seek(self._start + place)
             self._file.write(stored.view(np.uint8).data)

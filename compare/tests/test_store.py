@@ -351,13 +351,15 @@ def test_a_writer_refuses_what_does_not_fit(tmp_path, change, message):
         ((1, 3, C), 0, r"shape \[2, b, 4\]; got \(1, 3, 4\)"),
         ((R, 2, C), 0, "shard 0 of 1 has 3 examples, but only 2 rows were written"),
         ((R, 3, C), 7e4, "a logit of 70000 does not fit into float16"),
+        ((R, 3, C), -3.4e38, r"a logit of 3\.4e\+38 does not fit into bfloat16"),
         ((R, 3, C), "a", "logits must be real numbers; got"),
         ((R, 3, C), 1j, "logits must be real numbers; got"),
     ],
 )
 def test_a_shard_that_fails_leaves_nothing(tmp_path, shape, value, message):
     with pytest.raises(PredictionsError, match=message):
-        with ShardWriter(tmp_path, 0, 1, [3, 1, 2], [0, 1, 0], R, C, "float16") as w:
+        dtype = "bfloat16" if "bfloat16" in message else "float16"
+        with ShardWriter(tmp_path, 0, 1, [3, 1, 2], [0, 1, 0], R, C, dtype) as w:
             logits = np.full(shape, value)
             w.write(logits.astype(np.float32) if logits.dtype.kind in "if" else logits)
     assert list(tmp_path.iterdir()) == []
