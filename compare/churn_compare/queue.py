@@ -98,21 +98,20 @@ def label_queue(
     reading |= {"id_column": id_column, "prediction_column": prediction_column}
     pair, numbers = read_either(old, new, **reading)
     changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}
+    rows = np.arange(len(changed)) if pair.old_rows is None else pair.old_rows
     if pair.measures:
         check_single_runs(numbers)
         texts = [
             [of.text(side, i) for i in range(of.examples)] for side in ("old", "new")
         ]
-        if pair.old.inputs is not None and pair.old.ids is not None:
-            of_id = dict(zip(pair.old.ids.tolist(), pair.old.inputs.to_pylist()))
-            inputs["input"] = np.array([of_id.get(i) or "" for i in pair.ids.tolist()])
+        if pair.old.inputs is not None:
+            inputs["input"] = _shown(pair.old.inputs.take(rows), "input")
     else:
         number = np.array([pair.class_name(c) for c in range(pair.classes)])
         texts = [
             [", ".join(dict.fromkeys(column)) for column in number[runs].T]
             for runs in (of.old, of.new)
         ]
-        rows = np.arange(pair.examples) if pair.old_rows is None else pair.old_rows
         others = pair.old.others() if pair.old.values.shape[0] == 1 else {}
         inputs = {
             name: np.array(_shown(column, name))[rows]

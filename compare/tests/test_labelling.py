@@ -335,6 +335,13 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     found = compare_outcomes(*sides, labels=rows[:10] + list(queue.rows[10:]))["answer"]
     assert found[FLIPS[0]].value == found[FLIPS[1]].value == 0.25
     assert found.sampled.labelled == 10 and found["accuracy_gain"].value == 0
+    asked = {"prompt": [f"question {i}" for i in range(40)]}
+    old, new = (of | asked for of in sides)
+    new["id"] = [*map(str, range(39)), "x"]  # those of the other are numbers
+    for of in ({"on_missing": "intersect"}, {}):
+        row = label_queue(old, new, **of).rows[0]
+        assert row["input"] == f"question {row['id']}"
+        old, new = ({n: of[n] for n in ("prompt", "answer")} for of in (old, new))
     notes = label_queue(*(of | {"value": np.arange(40)} for of in sides)).notes
     assert notes[-1].startswith("Only answer is used here, and not value; ")
     odd = [dict(row, better="x") for row in rows]
