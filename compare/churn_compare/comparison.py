@@ -382,7 +382,7 @@ def compare_outcomes(
         raise ValueError(f"level must lie between 0.5 and 1; got {level}")
     if not tolerance >= 0:
         raise ValueError("tolerance must be at least 0")
-    _check_least(regressions=(regressions, 0))
+    _check_least(regressions=(regressions, 0), top=(1 if top is None else top, 1))
     wanted = as_gates(gates)
     same = settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
@@ -405,6 +405,8 @@ def compare_outcomes(
         id_column=id_column,
         errors=errors,
     )
+    if top is not None and all(of.kind != "ranking" for of in joined.measures):
+        raise PredictionsError("top is for rankings, and there are none; leave it out")
     check_gates(wanted, joined)
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}

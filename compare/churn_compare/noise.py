@@ -214,8 +214,10 @@ def noise_floor(
         >>> round(found["runs_differ"].value, 3), found["runs_agree"].value
         (0.167, 0.75)
     """
-    if not 0 < level < 1 or not tolerance >= 0:
-        raise ValueError("level must lie between 0 and 1, tolerance be at least 0")
+    if not 0 < level < 1 or not tolerance >= 0 or regressions < 0:
+        raise ValueError(
+            "level must lie between 0 and 1, tolerance and regressions be at least 0"
+        )
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, columns, scores) for given in runs]

@@ -136,6 +136,12 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
 def test_sets_and_rankings_of_lists_and_texts():
     old = {"id": [1, 2], "ranking": ["a;b;c", "a;b;c"], "set": ["[1, 2]", "[]"]}
     new = {"id": [1, 2], "ranking": ["a;c;b", "a;b;c"], "set": ["[2, 1]", "[3]"]}
+    for top in (0, -1):
+        fails(
+            "top must be at least 1", compare_outcomes, old, new, top=top, of=ValueError
+        )
+    no_ranking = {"score": [1, 2]}
+    fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
     found = compare_outcomes(old, new, top=2)
     assert found["ranking"]["mean_distance"].value == pytest.approx(1 / 3)
     assert found["set"]["mean_distance"].value == 0.5
