@@ -19,7 +19,7 @@ import zlib
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,7 @@ _MAPPED_BYTES = 64 << 20  # smaller arrays of an archive are read at once
 _CHECKED_BYTES = 64 << 20  # larger arrays are checked in the background
 _CHECK_BYTES = 1 << 20
 _HEADER_BYTES = 16 << 10  # NumPy reads no header that is longer than 10,000
+_GROUP = "/sys/fs/cgroup"  # of the container, with its limit
 _WRITING_SECONDS = 2  # younger temporary files may not be locked yet
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 
@@ -290,14 +291,18 @@ def check_memory(size: int) -> None:
 
 def _free_memory() -> int | None:
     """Bytes that this process may still take; None if they are unknown."""
-    found = []
-    for path, unit in (("/proc/meminfo", 1024), ("/sys/fs/cgroup/memory.max", 1)):
-        try:
-            lines = Path(path).read_text(encoding="ascii").splitlines()
-            line = next(x for x in lines if x[0].isdigit() or x.startswith("MemAvail"))
-            found.append(unit * int(line.removeprefix("MemAvailable:").split()[0]))
-        except (OSError, ValueError, StopIteration, IndexError):
-            continue  # not Linux, or without a limit
+
+    def number(path: str, name: str = "") -> int:
+        lines = Path(path).read_text(encoding="ascii").splitlines()
+        line = next(line for line in lines if line.startswith(name))
+        return int(line.removeprefix(name).split()[0])
+
+    found = []  # a group's "anon" cannot be freed, unlike the files that it caches
+    with suppress(OSError, ValueError, StopIteration, IndexError):  # none on macOS
+        found.append(1024 * number("/proc/meminfo", "MemAvailable:"))
+    with suppress(OSError, ValueError, StopIteration, IndexError):  # or "max"
+        limit = number(f"{_GROUP}/memory.max")
+        found.append(max(limit - number(f"{_GROUP}/memory.stat", "anon "), 0))
     return min(found, default=None)
 
 

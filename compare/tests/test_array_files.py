@@ -26,6 +26,16 @@ def little_memory(monkeypatch):
     monkeypatch.setattr(array_files, "_free_memory", lambda: 12_000)
 
 
+def test_a_container_may_take_its_limit_less_what_it_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_GROUP", tmp_path)
+    (tmp_path / "memory.stat").write_text("anon 400000\nfile 590000\n")
+    found = []
+    for limit in ("1000000", "3", "max"):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        found.append(array_files._free_memory())
+    assert found[:2] == [600_000, 0] and (found[2] or 10**7) > 10**6
+
+
 def _with(path, **more):
     arrays = {"ids": np.arange(N), "labels": np.arange(N) % C}
     np.savez_compressed(path, **arrays, **more)
