@@ -207,7 +207,7 @@ class RepairArguments(_Files, _Level, _Limits, _Truth, _Reading, _Sides):
 
     validation: Annotated[Names, _shown("OLD_V NEW_V")] = _Several()  # to choose on
     out: File = None  # JSON of the rule, for `churn_compare.apply`
-    by: Names = _Several()  # columns of OLD: groups that may keep the old version
+    by: Names = _Several()  # columns: groups that may keep the old version
     loss: Limit = None  # accuracy that the rule may lose against NEW, as 0.1%
 
 

@@ -337,8 +337,9 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     with `limit` and, for this gate only, `on` and `min-examples`. Keys before the first
     table apply to all examples together; `[classes]` applies to each class,
     `[classes."7"]` to one; `[slices]` to each value of every column of the slices,
-    `[slices.region]` to each value of that column, `[slices.region."north"]` to one. A
-    more specific gate replaces a more general one. `on = "bound"` and
+    `[slices.region]` to each value of that column, `[slices.region."north"]` to one.
+    Among the tables, a gate on fewer examples replaces one on more of the same quantity
+    and bound; those at the top are always judged. `on = "bound"` and
     `min-examples = 30` apply to their table and to those below it.
 
     Args:

@@ -285,7 +285,7 @@ def repair(
         old: test predictions of the version in use, with labels, as in `compare`.
         new: test predictions of the version that is to replace it.
         validation: old and new predictions of other examples, used only to choose.
-        by: columns of the files of the old version whose values may keep it.
+        by: columns of the versions' own files whose values may keep the old version.
         gates: conditions on what is served, as in `compare`.
         waivers: as in `compare`.
         loss: accuracy that a rule may lose against the new version on validation.
@@ -362,7 +362,8 @@ def _checked(pair: Pair) -> Pair:
     sides, why = (pair.old, pair.new), ""
     columns = {type(pair.old_columns), type(pair.new_columns)}
     if pair.labels is None:
-        why = "repair chooses by right and wrong predictions, but there are no labels"
+        what = "not all examples have labels" if pair.partial else "there are no labels"
+        why = f"repair chooses by right and wrong predictions, but {what}"
     elif runs := [side for side in sides if len(side.runs) > 1]:
         why = f"{runs[0].name}: {len(runs[0].runs)} runs; give the one that is served"
     elif pair.scored and any(side.decisions is not None for side in sides):

@@ -132,6 +132,8 @@ def test_what_is_refused():
     fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
     fails("there are no labels", repair, *unlabelled, validation=validation)
+    few = [of | {"labels": ["", *of["labels"][1:].astype(str)]} for of in test]
+    fails("not all examples have labels", repair, *few, validation=validation)
     several = [of | {"logits": np.stack([of["logits"]] * 2)} for of in test]
     fails("2 runs; give the one that", repair, *several, validation=validation)
     fails("different classes", repair, *test, validation=versions(300, 1, classes=6))
