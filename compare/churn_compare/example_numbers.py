@@ -23,7 +23,7 @@ Differ = Callable[[int, int], np.ndarray]
 class Numbers:
     """Contributions of every example to the changes from the old version to the new."""
 
-    all_labelled = True  # not only those that change
+    all_labelled = True  # False if only examples that change have labels
 
     def __init__(self, of: Measure, *, shared: bool = False, paired: bool = False):
         self.of, self.shared, self.paired = of, shared, paired
@@ -33,7 +33,7 @@ class Numbers:
         self.names = (mean, "share_worse", "share_better")
         if of.decided:
             self.names = "accuracy_gain", "negative_flip_rate", "positive_flip_rate"
-        # That the mean may change by.
+        # Largest possible change of the mean.
         self.most = 2.0 if of.kind == "ranking" else 1.0
         if of.things is None and not of.named and of.kind != "correct":
             self.most = np.inf
@@ -119,14 +119,14 @@ class Numbers:
         return PerExample(mean, ((Weighted(1.0, np.stack(worth)),),) if several else ())
 
     def nets(self) -> Iterable[np.ndarray]:
-        """Right answers now less those before, whole numbers `[N]`; p is the median."""
+        """Net right answers, new minus old, `[N]` for each test; p is their median."""
         if not self.shared:  # of all runs: they have nothing to do with each other
             return [np.rint(len(self.pairs()) * self.gain.mean).astype(np.int64)]
         right = [of.view(np.int8) for of in self.worth]
         return (right[s] - right[r] for _, r, s in self.pairs())
 
     def span(self, groups: Groups) -> np.ndarray | float:
-        """By how much what the mean is of may change in each group."""
+        """Largest possible change of one example's number in each group."""
         if np.isfinite(self.most):
             return self.most
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
@@ -218,7 +218,7 @@ class Numbers:
         return self.change(groups, level).of(0) if level > 0 else NONE
 
     def p(self, groups: Groups) -> np.ndarray:
-        """Of "no change on average"; NaN where nothing is judged."""
+        """p-values of "no change on average"; NaN if nothing is judged."""
         if not self.judged:
             return np.full(groups.count, np.nan)
         if not self.decided or groups.pooled:
@@ -226,7 +226,7 @@ class Numbers:
         return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
 
     def detectable(self, groups: Groups) -> float:
-        """The smallest change of the mean whose interval leaves zero out in 80 %."""
+        """Smallest change of the mean whose interval excludes zero in 80 % of cases."""
         known = groups.known(self.gain, mean=not self.decided)
         quantile = known.quantile(groups.level)
         if self.decided:

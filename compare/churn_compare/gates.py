@@ -168,7 +168,7 @@ def check_gates(gates: Sequence[Gate], pair: Pair) -> None:
 
 
 def _obstacles(gate: Gate, pair: Pair) -> Iterator[str | bool]:
-    """Reasons why the predictions cannot answer the gate, or what is false."""
+    """Reasons why the predictions cannot answer the gate; false values are none."""
     if gate.quantity in OF_RUNS and max(len(pair.old.runs), len(pair.new.runs)) < 2:
         yield "noise is measured between runs, and both versions have one run"
     if not pair.measures:
@@ -399,7 +399,7 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
 
 @contextlib.contextmanager
 def errors_in(place: str | os.PathLike) -> Iterator[None]:
-    """Messages of errors in it begin with the place."""
+    """Context manager that puts a place before the message of a `GateError`."""
     try:
         yield
     except GateError as error:

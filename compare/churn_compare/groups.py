@@ -165,14 +165,14 @@ def waived_rows(
     used = {w: row for w, row in found.items() if row >= 0 and flips[row]}
     needless = [w for w in found if w not in used and w not in unknown]
     notes = []
-    for some, what in (
+    for which, what in (
         (expired, "past its date and without effect"),
         (unknown, "about an id that is not compared"),
         (needless, "about an example that is not a negative flip"),
     ):
-        if some:
-            many = f"{count_text(len(some))} waivers are each"
-            many = "A waiver is" if len(some) == 1 else many
-            notes.append(f"{many} {what}: {listed(some, _NAMED)}.")
+        if which:
+            many = f"{count_text(len(which))} waivers are each"
+            many = "A waiver is" if len(which) == 1 else many
+            notes.append(f"{many} {what}: {listed(which, _NAMED)}.")
     rows = np.array([*used.values()], np.int64)
     return rows, tuple(valid[w] for w in used), tuple(notes)

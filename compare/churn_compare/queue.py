@@ -39,7 +39,7 @@ class Queue:
     rows: tuple[dict[str, str], ...]  # columns to texts, in the order in which to label
     key: dict[str, str]  # id to which version is A, where answers are called A and B
     changed: int  # number of examples that change
-    examples: int  # N, changed or not
+    examples: int  # number of all joined examples
     notes: tuple[str, ...] = ()  # sentences about what was read and joined
 
     def save(self, path: str | os.PathLike) -> list[Path]:
@@ -77,15 +77,16 @@ def label_queue(
 
     Args:
         old: predictions of the version in use, as in `compare`.
-        new: those of the version that is to replace it.
+        new: predictions of the version that is to replace it.
         budget: number of examples to draw; None for all that change.
-        by: a column whose values have as many examples each as the budget allows.
+        by: column of strata, from which equally many examples are drawn if there are
+            enough.
         blind: whether the two answers are called A and B, in random order.
         seed: seed of the order.
-        kind: as in `compare`, like all that follow.
+        kind: as in `compare`, as are all further arguments.
 
     Raises:
-        PredictionsError: predictions cannot be read or joined, or nothing changes.
+        PredictionsError: if predictions cannot be read or joined, or nothing changes.
 
     Example:
         >>> queue = label_queue({"prediction": ["a", "b"]}, {"prediction": ["a", "c"]})

@@ -12,7 +12,7 @@ from churn_compare.example_ids import PredictionsError, some
 from churn_compare.pair import Pair, Scanned, ScannedSide, Table, class_order
 from churn_compare.stored_logits import StoredLogits, sample_rows
 
-_BLOCK_BYTES = 3 << 20  # bytes of a thread: fits the cache of a core
+_BLOCK_BYTES = 3 << 20  # bytes of a block of rows in one thread; fits a core's cache
 _THREADS = 8
 _LONG = 200  # least number of classes for which row by row is faster
 _NAN, _INFINITE, _EMPTY, _NEGATIVE, _SUM, _PERCENT = range(1, 7)
@@ -95,7 +95,7 @@ _LOG_FLOOR = -30.0  # least log-probability, so that KL is finite
 # Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares
 # would be subnormal numbers, which are slow.
 _LEAST_LOG_RATIO = np.float32(-43)
-_UNKNOWN = UNKNOWN_LOGIT / 2  # below the row's top: probability 0 beyond doubt
+_UNKNOWN = UNKNOWN_LOGIT / 2  # a class this far below the row's top is unknown
 
 
 def _of_labels(scores, ratios, kind, top, predicted, labels):
@@ -236,7 +236,7 @@ class SidePass:
     def read(
         self, run: int, start: int, stop: int, room: tuple[np.ndarray, np.ndarray]
     ) -> Part | None:
-        """Keeps the numbers of some rows; returns what their pairs need, if any."""
+        """Stores a block's numbers; returns what pairs of runs need, or None."""
         # With r_c = exp(z_c - max z) (or p_c / max p) and s = sum_c r_c, the
         # probability of class c is r_c / s and the top one 1 / s.
         kept: Any = self.kept

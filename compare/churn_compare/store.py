@@ -135,7 +135,7 @@ class Predictions:
     def blocks(
         self, runs: Sequence[int], numbers: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Start and logits `[r, b, C]` of blocks of `numbers` logits of some runs."""
+        """Yields start and logits `[r, b, C]` of blocks of at most `numbers` logits."""
         size = max(1, numbers // (len(runs) * self.shape[2]))
         for start in range(0, self.shape[1], size):
             part = slice(start, start + size)
@@ -493,7 +493,7 @@ def read_shards(folder: str | os.PathLike) -> Predictions:
             if index.get(name) != value:
                 raise PredictionsError(
                     f"{INDEX} says {name} {index.get(name)}, the shards have {value}; "
-                    "they are of two writings"
+                    "they were not written together"
                 )
         there, sums = _file_names(folder, index["shards"]), index["checksums"]
         crc32 = array_files.file_crc32

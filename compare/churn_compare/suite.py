@@ -38,7 +38,7 @@ from churn_compare.tables import number_cell
 
 Tier = Literal["required", "advisory"]
 _KEYS = {"tier": str, "file": str, "score": str, "lower-is-better": bool, "gates": dict}
-_DEPTH = 5  # most levels of the folders of evaluation tools
+_DEPTH = 5  # most parts of a file's path inside the folder
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
 _SKIPPED = ("results", "config", "summary")  # files that tools write next to these
@@ -329,7 +329,7 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
         sides = outcome_sides(old, new, lower_is_better=less)
     if not sides or any(score not in side.measures for side in sides):
         columns = {"lower_is_better": less, "score_columns": [score]}
-        sides = outcome_sides(old, new, **columns)  # it has no usual name
+        sides = outcome_sides(old, new, **columns)  # the score has an unusual name
     if (lower := rules.lower_is_better) is not None:  # whatever its name or log says
         sides = [
             dataclasses.replace(side, less={**side.less, score: lower})

@@ -308,7 +308,7 @@ DAMAGED = [
     (_index(shards=3), "shard 0 of 3: is missing"),
     (_index(shards=0), "one shard at least; got 0"),
     (_index(meta=[]), "index.json must have .*shards, checksums, meta"),
-    (_index(examples=22), "says examples 22, the shards have 23; they are of two"),
+    (_index(examples=22), "says examples 22, the shards have 23; they were not"),
 ]
 
 

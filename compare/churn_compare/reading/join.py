@@ -44,8 +44,8 @@ from churn_compare.reading.outcomes import text_of
 from churn_compare.reading.sides import check_used, read_side, side_names
 
 Errors = Literal["wrong", "drop", "refuse"]
-_FEW = 10  # values of a column; of fewer, two versions may have as many by chance
-_MOVED = 0.1  # of the rows; fewer may be changed predictions
+_FEW = 10  # distinct values; with fewer, equal counts may be chance
+_MOVED = 0.1  # share of rows that differ; fewer may be changed predictions
 _BY_ROWS = (
     "Warning: there are no ids, so examples are matched by their rows. If one of the "
     "two lists them in another order, every number here is wrong; name the column of "
@@ -83,19 +83,19 @@ def join(
         slices: separate slices, see `read_slices`.
         by: columns of the versions' own files that are slices, too.
         clusters: `[N]` values or a mapping of ids to them; equal ones belong together.
-            Or a column of the slices, or else of the versions' own files.
+            Or the name of a column of the slices or of the versions' own files.
         class_map: see `read_class_map`.
         on_missing: "intersect" compares the examples that both sides have, and those
             that lack a slice or a cluster without it. Labels may always be of some.
-        confirm: names of doubts that are right as they are.
+        confirm: names of doubts to accept.
         id_column: name of the ids in the other files, if it is not a usual one.
         label_column: name of the labels in their file, if it is not a usual one.
         errors: what is done with outcomes that a tool could not evaluate.
-        normalize: as the following, of `measures_of`.
+        normalize: normalization of texts, as in `measures_of`.
         **measuring: `tolerance`, `relative`, `top`.
 
     Raises:
-        PredictionsError: examples, classes or truths do not fit together.
+        PredictionsError: if examples, classes or truths do not match.
 
     Example:
         >>> sides = (
@@ -293,7 +293,7 @@ def _own_columns(
 
 
 class Rows:
-    """Which rows of two versions, and of files about them, are of one example."""
+    """Rows of two versions, and of separate files, that belong to one example."""
 
     def __init__(self, old: Table, new: Table, intersect: bool, confirm: Sequence[str]):
         self._intersect, self._confirm = intersect, confirm
@@ -382,7 +382,7 @@ class Rows:
         }
 
     def rows_in(self, separate: ExampleValues, what: str) -> np.ndarray:
-        """Row of each example in a separate file; -1 if the file lacks it."""
+        """Row of each example in a separate file; -1 if it lacks one."""
         ids = separate.ids
         if ids is None:
             self._check_rows(separate, what)

@@ -29,7 +29,7 @@ class Log(NamedTuple):
     table: Any  # a `pyarrow.Table`
     scores: tuple[str, ...]  # columns that its metrics or scorers made
     answers: tuple[str, ...]
-    read: tuple[str, ...]  # of the account: the tool, and what a user should know
+    read: tuple[str, ...]  # lines of the report: the tool, and remarks
     left_out: tuple[str, ...] = ()  # metrics that are neither numbers nor grades
     less: Mapping[str, bool] = {}  # metric to whether less is better, if it says so
 

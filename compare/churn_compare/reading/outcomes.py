@@ -48,7 +48,7 @@ _OF_EXAMPLES = "task subtask dataset subset subject benchmark config".split()
 _GRADES = {"C": 1.0, "P": 0.5, "N": 0.0, "I": 0.0}
 _GRADES |= dict.fromkeys("yes Yes YES true True TRUE".split(), 1.0)
 _GRADES |= dict.fromkeys("no No NO false False FALSE".split(), 0.0)
-_MOST_GRADES = 12  # of a score; of more different texts none is a grade
+_MOST_GRADES = 12  # most distinct texts of a score that may be grades
 _TRUE = "true yes pass passed success resolved correct c 1 1.0".split()
 _FALSE = "false no fail failed failure unresolved incorrect i 0 0.0".split()
 _LARGEST = 1e100  # sums of squares of larger numbers are infinite
@@ -80,16 +80,16 @@ def read_outcomes(
 
     Args:
         given: a path, a mapping of arrays, a list of records, a frame or a table.
-        name: what to call the version; a path is called by its file name.
+        name: name of the version; None for the file's name.
         score_columns: columns of numbers to compare, in place of the usual names.
         lower_is_better: scores of which less is better, by their names.
         grades: what each grade is worth, where scores are letters or words. Of Inspect
             C, P, N and I are 1, 0.5, 0 and 0 unless `grades` are given.
         id_column: name of the column of ids, if it is not a usual one.
-        target_column: the same for what is right.
+        target_column: name of the column of targets, if it is not a usual one.
 
     Raises:
-        PredictionsError: it cannot be read, or has no outcomes.
+        PredictionsError: if it cannot be read or has no outcomes.
 
     Example:
         >>> found = read_outcomes({"id": [4, 4, 9, 9], "correct": [1, 0, 1, 1]}, "v1")

@@ -89,15 +89,15 @@ def read_side(
 
     Args:
         given: a path, an array, a mapping, a frame, an Arrow table or `Predictions`.
-        name: what to call the version; a path is called by its file name.
+        name: name of the version; None for the file's name.
         ids: `[N]`, or a file of them, for predictions that hold none.
         kind: "logits", "probabilities" or "classes", where several are there.
         id_column: name of the column or array of ids, if it is not a usual one.
-        label_column: the same for the labels.
-        prediction_column: the same for the predicted classes.
+        label_column: name of the column or array of labels.
+        prediction_column: name of the column or array of predicted classes.
 
     Raises:
-        PredictionsError: it cannot be read, or is not consistent.
+        PredictionsError: if predictions cannot be read or are inconsistent.
 
     Example:
         >>> side = read_side({"predictions": ["cat", "dog"], "ids": [7, 8]}, "v1")
@@ -260,7 +260,7 @@ def _of_table(
     names: ColumnNames,
     every: list[str],
 ) -> Table:
-    """Predictions in a table that was read of a file with `every` of its columns."""
+    """Predictions in a table; `every` has the names of all columns of its file."""
     columns, metadata = dict(contents.columns), contents.table.schema.metadata
     every = every or [*columns]
     roles, rows = find_roles(every, kind, names), contents.table.num_rows
