@@ -68,8 +68,8 @@ def study(
 
     What is not given is chosen for the kind and size of the data, as `churn-jax study
     own` does, and the report says what was chosen. Pixels are standardised per channel
-    by the training images. The same call goes on in `out` where a stopped or killed one
-    was, bit by bit.
+    by the training images, those of streams by ImageNet's. The same call goes on in
+    `out` where a stopped or killed one was, bit by bit.
 
     Args:
         data: arrays `(x, y)` or `((x, y), (x_test, y_test))`, a dict of arrays, any

@@ -20,6 +20,7 @@ from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data import Augmentation
 from churn_jax.registry import is_own
+from churn_jax.setting_checks import check_least
 from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
 
@@ -146,6 +147,7 @@ def own_study(
         ('Churn on the UCI hand-written digits with MLP', 'mlp', 100)
     """
     facts = data_facts(data) if facts is None else facts
+    check_least("training examples", facts.train, 1)
     model = ModelConfig(name=model) if isinstance(model, str) else model
     if not model.name:
         model = dataclasses.replace(model, name=_network(facts)[0])
@@ -187,14 +189,18 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     family = _family(model)
     still = train.seeds.augment == "off"
     steps = max(facts.train // train.batch_size, 1)
-    length = f"for about {family.updates:,} updates, here {train.epochs * steps:,}"
-    settle = f"warm-up, then {train.optimizer.schedule} to zero so that weights settle"
+    here, (least, most) = f"here {train.epochs * steps:,}", family.epochs
+    length = f"for about {family.updates:,} updates in {least} to {most} epochs, {here}"
+    settle = "warm-up, then cosine to zero so that weights settle"
+    course = attrgetter("schedule", "warmup_epochs", "final_factor")
+    if course(train.optimizer) != course(optimizer):
+        settle = "its schedule as given"
     table = [  # setting, what is chosen where nothing is given, and why
         ("model.name", *_network(facts)),
         ("train.optimizer.name", optimizer.name, family.reason),
         ("train.optimizer.learning_rate", optimizer.learning_rate, settle),
         ("train.epochs", _epochs(family, steps), length),
-        ("train.batch_size", _batch_size(facts), "small sets take small batches"),
+        ("train.batch_size", _batch_size(facts), "smaller sets take smaller batches"),
         ("train.augmentation", *_augmentation(facts, model, train.epochs)),
     ]
     shape = " x ".join(map(str, facts.shape))
@@ -208,7 +214,8 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
         f"{facts.test:,} test {kinds[facts.kind]}, {facts.classes} classes."
     ]
     if facts.kind == "images":
-        notes.append("Pixels are standardised by those of the training images.")
+        own, large = "those of the training images", "ImageNet's mean and deviation"
+        notes.append(f"Pixels are standardised by {large if facts.streamed else own}.")
     for path, value, why in table:
         found = attrgetter(path)(study)
         if not found or (path == "train.augmentation" and still):
@@ -264,7 +271,7 @@ def _augmentation(
     if facts.kind != "images":
         return still, "only images are augmented"
     if facts.streamed:
-        return still, "the usual one for images of any size"
+        return still, "images are cropped at random as they are read"
     if model.name == "mlp":
         return still, "an MLP does not gain by shifted images"
     reason = "no mirroring: a mirrored digit or letter is another one"

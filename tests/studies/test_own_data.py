@@ -82,6 +82,24 @@ def test_options_change_the_recipe_and_lengths_what_follows_from_them(images):
     assert said["train.epochs"] == "8 (as given)."
     assert said["train.augmentation"] == "flip True (as given)."
     assert "as given" not in said["train.optimizer.name"]
+    rate = said["train.optimizer.learning_rate"]
+    assert rate.endswith(" (warm-up, then cosine to zero so that weights settle).")
+    config, _ = read_study([*words, "--set", "train.optimizer.final_factor=0.5"])
+    assert (
+        config.notes[4] == f"{config.notes[4].split(' (')[0]} (its schedule as given)."
+    )
+
+
+def test_notes_of_a_stream_are_of_a_stream():
+    given = facts("images", 224, 224, 3, train=1_000_000, streamed=True)
+    notes = study_of(given).notes
+    assert notes[1] == "Pixels are standardised by ImageNet's mean and deviation."
+    assert notes[-3:-1] == (
+        "train.batch_size = 128 (smaller sets take smaller batches).",
+        "train.augmentation = none (images are cropped at random as they are read).",
+    )
+    with pytest.raises(ValueError, match="training examples must be at least 1; got 0"):
+        study_of(given._replace(train=0))
 
 
 def test_a_study_of_own_data_is_no_preset():
