@@ -11,7 +11,7 @@ from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec, averaged_name, coefficient_names
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration.training import NETWORK, TrainConfig
 from churn_jax.data import TextOptions
 from churn_jax.setting_checks import check_fields, check_least, check_none, setting
 
@@ -198,11 +198,19 @@ class StudyConfig:
                     spec.method.needs_teacher and not spec.taught,
                     f"{spec.name} needs the name of its teacher method",
                 ),
+                (
+                    len({n for n in train.numbers if 0 <= n < NETWORK})
+                    < train.replicas,
+                    f"seed_numbers must be different ones from 0 to {NETWORK - 1}, as "
+                    f"equal ones make equal runs; got {train.seed_numbers}",
+                ),
             )
             if spec.train_size is not None:
                 check_least(f"{spec.name}: train_size", spec.train_size, 1)
             self._check_dependencies(spec, names)
         for update in self.updates:
+            if self.updates.count(update) > 1:
+                raise ValueError(f"updates name {update.old} to {update.new} twice")
             for name in (update.old, update.new):
                 if name not in names:
                     raise ValueError(

@@ -164,9 +164,17 @@ def study(
             f"two columns are called {min(twice)!r}; give each function a name of its "
             "own"
         )
+    changes |= settings or {}
+    train = replaced(recipe.train, changes.items())
+    own_rate = hasattr(OPTIMIZERS.find(train.optimizer.name), "update")
+    if own_rate and "optimizer.learning_rate" in changes:
+        raise ValueError(
+            "learning_rate is not read: the optimizer is a transformation with a rate "
+            "of its own; give it there"
+        )
     config = dataclasses.replace(
         recipe,
-        train=replaced(recipe.train, (changes | dict(settings or {})).items()),
+        train=train,
         methods=rows,
         baseline=by_label.get(baseline, baseline) if baseline else first,
         updates=_updates(rows, updates),
@@ -331,7 +339,7 @@ def _updates(rows: Sequence[MethodSpec], given: Sequence[Any]) -> tuple[Update, 
                 said.append((old.name, row.name))
                 latest[same] = row
     found = []
-    for one in given or said:
+    for one in given or dict.fromkeys(said):
         if not isinstance(one, Update):
             if isinstance(one, str) or len(one) != 2:
                 raise ValueError(

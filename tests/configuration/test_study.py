@@ -186,14 +186,15 @@ test_teaching_is_checked = refusals(
 )
 
 
-def updated(old, new):
-    return dataclasses.replace(STUDY, updates=(Update(old, new),))
+def updated(old, new, times=1):
+    return dataclasses.replace(STUDY, updates=(Update(old, new),) * times)
 
 
 test_updates_of_others_are_refused = refusals(
     ("baseline", "lost", "an update is of 'lost', which is not in"),
     ("x.npz", "baseline", r"'x\.npz': old is a row; compare files with churn-compare"),
     ("baseline", "baseline", "'baseline' cannot replace itself"),
+    ("baseline", "student", 2, "updates name baseline to student twice"),
     call=updated,
 )
 
@@ -510,3 +511,14 @@ test_bad_options_of_training_are_named = refusals(
 def test_seed_numbers_count_from_zero_unless_given():
     assert TrainConfig(replicas=3).numbers == (0, 1, 2)
     assert TrainConfig(replicas=3, seed_numbers=(7, 7, 9)).numbers == (7, 7, 9)
+
+
+test_runs_of_a_study_have_seeds_of_their_own = refusals(
+    *(
+        ((0, last), rf"seed_numbers must be different ones from 0.* \(0, {last}\)")
+        for last in (0, -1, 65536)
+    ),
+    call=lambda numbers: dataclasses.replace(
+        STUDY, train=TrainConfig(replicas=2, seed_numbers=numbers)
+    ),
+)

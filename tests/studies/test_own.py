@@ -311,6 +311,9 @@ def test_versions_of_a_model_are_updates(configured):
     )
     (found,) = configured(methods=[*rows[:4], follows], baseline="New one").updates
     assert found == Update("old_one", "bu", targeted=True)
+    rows[-1] = dataclasses.replace(rows[-1], teaching=Teaching(old=("old",)))
+    found = configured(methods=rows, baseline="New one").updates
+    assert [(u.old, u.new) for u in found] == [pairs[-1], *pairs[:-1]]
 
 
 @pytest.mark.parametrize(
@@ -331,6 +334,10 @@ def test_versions_of_a_model_are_updates(configured):
         ),
         ({"optimizer": "adam", "learning_rate": lambda step: 0.1}, "a function; give"),
         ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer must be a Opt"),
+        (
+            {"learning_rate": 0.5},
+            "the optimizer is a transformation with a rate of its",
+        ),
         ({"updates": ["ab"]}, "an update is a pair .old, new. of rows.*got 'ab'"),
         ({"updates": [("a", "b")]}, "an update is of 'a', which is not in the study"),
         ({"baseline": "b"}, "unknown method 'b'"),
