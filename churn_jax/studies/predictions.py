@@ -30,8 +30,8 @@ from churn_jax.reports.artefacts import FILES
 from churn_jax.reports.members import MEMBERS, MOST_NUMBERS, Members, save_members
 from churn_jax.studies.folder import StudyFolder
 from churn_jax.training.folder_lock import check_lock
-from churn_jax.training.partition import any_process
-from churn_jax.training.predictions import write_predictions
+from churn_jax.training.partition import any_process, fetch
+from churn_jax.training.predictions import placed, predict_split, write_predictions
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teachers
 
@@ -129,11 +129,7 @@ def keep_split(
         if logits is None:
             any_process(False)  # a barrier: what was there is gone before writing
             write_predictions(
-                trained,
-                part,
-                shard_folder(path),
-                weights=weights,
-                meta=meta,
+                trained, part, shard_folder(path), weights=weights, meta=meta
             )
         elif primary:
             found = logits[these]
@@ -147,10 +143,7 @@ _LEAST_SHARE = 1e-30  # of a class without neighbours: logits that teach are fin
 
 
 def row_teachers(
-    config: StudyConfig,
-    spec: MethodSpec,
-    trained: Callable[[str], Trained],
-    dataset,
+    config: StudyConfig, spec: MethodSpec, trained: Callable[[str], Trained], dataset
 ) -> Teachers | None:
     """The teacher and the old models of a row, as its `Teaching` says; None without.
 
@@ -182,21 +175,24 @@ def row_teachers(
     teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
     if not teaching.offline:
         return teachers
-    members = predictor.predict(dataset.train, every_member=True)[:, :first]
-    if temperatures is not None:
-        cooled = members / temperatures[:, :, None, None]
-        members = np.where(known_classes(members), cooled, members)
-    labels, near = jnp.asarray(dataset.train.labels), teaching.neighbours
-    average = jax.jit(average_logits)
+    train, program, near = dataset.train, predictor.program, teaching.neighbours
+    average = jax.jit(jax.vmap(average_logits))
 
-    def answers(run):
-        logits = average(jnp.asarray(run))
-        if not near:
-            return np.asarray(logits)[None]
-        shares = neighbour_targets(logits, labels, near, uniform=teaching.uniform)
-        return np.log(np.maximum(shares, _LEAST_SHARE))[None]
+    def mean(members):  # [R, M, B, C]: those of all examples may not fit
+        members = fetch(members)[:, :first]
+        if temperatures is not None:
+            cooled = members / temperatures[:, :, None, None]
+            members = np.where(known_classes(members), cooled, members)
+        return average(members)
 
-    cached = np.stack([answers(run) for run in members])
+    held, rows = predictor.chunks(), placed(train, program)
+    found = predict_split(predictor.run, program, held, rows, True, mean)
+    cached = np.asarray(fetch(found))
+    if near:
+        labels, uniform = jnp.asarray(train.labels), teaching.uniform
+        shares = [neighbour_targets(z, labels, near, uniform=uniform) for z in cached]
+        cached = np.log(np.maximum(np.stack(shares), _LEAST_SHARE))
+    cached = cached[:, None]
     targets = f"{near} neighbours, uniform {teaching.uniform:g}" if near else ""
     return dataclasses.replace(teachers, cached=cached, targets=targets)
 

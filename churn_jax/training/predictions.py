@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,18 +93,19 @@ def placed(
 
 
 def predict_split(
-    run: Run, program: Program, chunks: Sequence[tuple], images, every_member=False
+    run: Run, program: Program, chunks, images, every_member=False, of=lambda z: z
 ) -> jax.Array:
     """Predictions for every row of `images`, in order: `[R, N, C]` on the devices.
 
     `chunks` are `(params, model_state)` per chunk of replicas; `images` come from
     `placed`, and every batch of a stream is read once for all chunks. The last batch is
     padded with row 0 and cut afterwards, so all calls have one shape and no example is
-    dropped. With `every_member` `[R, M, N, C]` instead of the deployed prediction.
+    dropped. With `every_member` `[R, M, N, C]` instead of the deployed prediction; `of`
+    is applied to each batch.
     """
     shards = program.mesh.shape[DATA]
     batches = predict_batches(run, program, chunks, images, every_member, shards=shards)
-    pieces = list(batches)
+    pieces = list(map(of, batches))
     axis = pieces[0].ndim - 2
     whole = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=axis)
     return jax.lax.slice_in_dim(whole, 0, len(images), axis=axis)
