@@ -76,9 +76,15 @@ class Launch:
     updates: int = 100
 
     def __post_init__(self):
-        """Refuses rows that need another one, which is another training."""
+        """Refuses rows that learn or start from another row, and rates per replica."""
         check_least("updates", self.updates, 1)
         spec = self.spec
+        rates = spec.config(self.config.train).optimizer
+        if np.ndim(rates.learning_rate) or np.ndim(rates.weight_decay):
+            raise ValueError(
+                "a launch is one run; give one learning_rate and one weight_decay, not "
+                "one per replica"
+            )
         if spec.method.needs_teacher or spec.taught or spec.start:
             learns = (
                 f"starts from {spec.start}" if spec.start else "learns from a teacher"
@@ -95,8 +101,8 @@ class Launch:
         study = StudyInputs(self.config)
         if not isinstance(study.dataset, Dataset):
             raise ValueError(
-                "launches are compared on data that fit in memory; "
-                f"{self.config.data.name} is streamed"
+                "launches are compared on a data set in memory, not on a stream or on "
+                f"clicks; got {self.config.data.name}"
             )
         run, inputs = study.run(self.spec), study.of(self.spec)
         train, per_epoch = run.config, run.steps_per_epoch(len(inputs.dataset.train))
@@ -175,7 +181,7 @@ class Repetition:
         churn: over all pairs, on the test split.
         surrogate_churn: the same with alpha = 1.
         accuracy: accuracy of each launch.
-        updates_per_second: updates per second of each launch, without compilation.
+        updates_per_second: of each launch, without compilation; None of one update.
     """
 
     first_difference: int | None
@@ -184,7 +190,7 @@ class Repetition:
     churn: PairSummary
     surrogate_churn: PairSummary
     accuracy: tuple[float, ...]
-    updates_per_second: tuple[float, ...]
+    updates_per_second: tuple[float | None, ...]
 
     @property
     def repeats(self) -> bool:
@@ -241,7 +247,7 @@ def _start(launch: Launch, path: Path, env: Mapping[str, str]) -> None:
 
 
 def compare(found: Sequence[Recording]) -> Repetition:
-    """The records of two or more launches, pair by pair."""
+    """Compares the recordings of two or more launches, pair by pair."""
     checksums = np.stack([one.checksums for one in found])
     differ = np.flatnonzero(np.any(checksums != checksums[0], axis=0))
     pairs = itertools.combinations([f.weights.astype(np.float64) for f in found], 2)
@@ -255,7 +261,7 @@ def compare(found: Sequence[Recording]) -> Repetition:
         surrogate_churn=summarize_pairs(pairwise(metrics.surrogate_churn, logits)),
         accuracy=tuple(float(metrics.accuracy(run, labels)) for run in logits),
         updates_per_second=tuple(
-            float((len(f.checksums) - 2) / f.seconds) for f in found
+            float((len(f.checksums) - 2) / f.seconds) or None for f in found
         ),
     )
 

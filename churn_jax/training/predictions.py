@@ -85,6 +85,8 @@ def placed(
     examples: np.ndarray | Split | StreamedSplit, program: Program
 ) -> jax.Array | StreamedSplit:
     """Examples as the functions below take them: rows on every device, or a stream."""
+    if not len(examples):
+        raise ValueError("there are no examples to predict; give at least one")
     if isinstance(examples, StreamedSplit):
         return examples
     images = examples.images if isinstance(examples, Split) else examples

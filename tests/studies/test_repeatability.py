@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from churn_jax.cli import main
+from churn_jax.configuration.codec import replaced
 from churn_jax.studies import preset, repeatability
 from churn_jax.studies.repeatability import (
     Launch,
@@ -58,6 +59,8 @@ def test_different_launches_are_measured_from_where_they_part(tmp_path):
     assert found.distance == pytest.approx(0.1)
     assert float(found.churn.mean) == pytest.approx((0 + 0.5 + 0.5) / 3)
     assert found.accuracy == (1.0, 1.0, 0.5)
+    first = compare([SAME._replace(checksums=SAME.checksums[:2])] * 2)
+    assert first.updates_per_second == (None, None)  # it compiles
     between = SAME._replace(checksums=np.array([1, 9, 3], np.uint32))
     assert compare([SAME, between]).first_difference == 1
     path = write(compare([SAME, OTHER]), Launch(TINY, updates=2), tmp_path / "out")
@@ -103,6 +106,11 @@ def test_a_row_is_launched_on_its_own_examples_and_from_no_other_row():
     assert len(inputs.dataset.train) == 64 and run.config.epochs == 8
     with pytest.raises(ValueError, match="later starts from baseline; launches"):
         Launch(config, "later")
+    rates = replaced(TINY, [("train.optimizer.weight_decay", (0.0, 0.1))])
+    with pytest.raises(ValueError, match="a launch is one run; give one learning_rate"):
+        Launch(replaced(rates, [("train.replicas", 2)]))
+    with pytest.raises(ValueError, match="not on a stream or on clicks; got clicks"):
+        Launch(preset("clicks:tiny")).opened()
 
 
 def test_every_seed_is_fixed_and_a_longer_run_stretches_the_schedule():

@@ -16,7 +16,7 @@ from churn_jax.methods import ERM, Codistillation
 from churn_jax.training import MeshShape, OptimizerConfig, TrainConfig
 from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, REPLICA, make_mesh, place, replicate
-from churn_jax.training.predictions import Share, predict_batches, write_share
+from churn_jax.training.predictions import Share, placed, predict_batches, write_share
 from churn_jax.training.program import Program
 
 P = jax.sharding.PartitionSpec
@@ -212,3 +212,8 @@ def test_what_cannot_be_written_is_an_error(trained, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         training.write_predictions(result, few, tmp_path / "file")
+
+
+def test_a_prediction_needs_an_example():
+    with pytest.raises(ValueError, match="no examples to predict; give at least one"):
+        placed(IMAGES[:0], batches(4)[1])
