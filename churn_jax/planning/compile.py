@@ -161,7 +161,7 @@ class Plan:
         mesh: devices along every axis.
         replicas: R.
         batch_size: batch size of one replica, over all data shards.
-        calls: calls of the step, one after another, until every replica has made them.
+        calls: number of calls of the step after which every replica has been updated.
         hbm: bytes of one device that a program may use.
         memory: bytes of one device by category.
         fits: True if the compiler found room for it.
@@ -170,7 +170,7 @@ class Plan:
             estimate; 0 if none has.
         unknown: number of instructions without one.
         communication: collectives by axis and kind.
-        compile_seconds: that compiling took.
+        compile_seconds: seconds that compiling took.
         versions: versions of jax and libtpu.
     """
 
@@ -194,7 +194,7 @@ class Plan:
 
     @property
     def used(self) -> int:
-        """Bytes of one device."""
+        """Bytes that one device holds."""
         return sum(self.memory.values())
 
     @property
@@ -372,7 +372,7 @@ def _refusal(message: str, part: Slice, step: Step) -> str:
         return ""
     return (
         f"the compiler wants a mesh of all {part.devices} devices of such a slice, and "
-        f"this one has {step.program.mesh.size}; --mesh names another"
+        f"this one has {step.program.mesh.size}; give another by --mesh"
     )
 
 

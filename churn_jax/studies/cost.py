@@ -16,7 +16,7 @@ from churn_jax.training.examples import check_run, split_example
 
 @dataclasses.dataclass(frozen=True)
 class RowCost:
-    """The cost of training one row; each network sees `examples`."""
+    """The cost of training one row; each network sees `examples`, repeats counted."""
 
     name: str
     replicas: int

@@ -1,4 +1,4 @@
-"""A study of Python objects: a network, data, an optimiser and methods of one's own."""
+"""A study of Python objects: a network, data, an optimiser and methods of your own."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def study(
             own, such as a `model` in any form that is taken here; or a list of such
             rows. Empty trains those of `churn-jax study own`.
         model: a Linen module or its class, an NNX class, a function that makes one
-            (given those of `num_classes` and `rngs` that it names), a `ModelConfig`, or
-            a name.
-        optimizer: any `optax.GradientTransformation`; a function that makes one, which
-            is given what it names, see `OptimizerConfig.name`; an `OptimizerConfig`; or
-            a name such as `optax:lion`.
+            (called with those of `num_classes` and `rngs` that it names), a
+            `ModelConfig`, or a name.
+        optimizer: any `optax.GradientTransformation`; a function that makes one,
+            called with the arguments that it names, see `OptimizerConfig.name`; an
+            `OptimizerConfig`; or a name such as `optax:lion`.
         learning_rate: the peak, for optimisers that are given one.
         epochs: passes over the training set; 0 chooses.
         batch_size: examples per update; 0 chooses.
@@ -108,10 +108,10 @@ def study(
             `{"seeds.init": "fixed", "ema_decay": 0.999}`.
         title: heading of the report.
         out: folder of the artefacts; None is `runs/<name of data and network>`.
-        fresh: move what is in the folder aside and start again.
+        fresh: True to move what is in the folder aside and start again.
         loggers: where metrics go in addition to the folder, see
             `churn_jax.training.LOGGERS`.
-        minutes: save and return after so many, whether finished or not.
+        minutes: time limit, after which it saves and returns, finished or not.
         show_progress: show one line on a terminal, and elsewhere one every few seconds;
             otherwise only notes on what is missing or goes wrong.
 

@@ -23,11 +23,7 @@ from churn_jax.setting_checks import check_choice, check_least
 from churn_jax.studies.folder import StudyFolder, importable, read_study, row_records
 from churn_jax.studies.grid import Axis, Program, stacked, swept, together
 from churn_jax.studies.inputs import StudyError, StudyInputs
-from churn_jax.studies.predictions import (
-    keep_split,
-    logits_of,
-    row_teachers,
-)
+from churn_jax.studies.predictions import keep_split, logits_of, row_teachers
 from churn_jax.training.checkpoint import jax_settings
 from churn_jax.training.examples import check_run, check_start, split_example
 from churn_jax.training.folder_lock import lock_folder

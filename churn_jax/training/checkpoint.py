@@ -1,8 +1,8 @@
 """Checkpoints through Orbax: written whole or not at all, refused by their identity.
 
 The identity of a training is settings, data and names, and no hash of the step's
-jaxpr. Coefficients, rates and seeds are arguments of the step, so they would have to be
-here in words as well; networks are traced otherwise for each backend, so a training
+jaxpr. Coefficients, rates and seeds are arguments of the step, so its hash would not
+hold them; networks are traced otherwise for each backend, so a training
 could not go on on another one; and tracing a step takes seconds for a ResNet. A study
 puts the hash of what an object of the user's computes (`computation`) into its name
 instead.
@@ -67,11 +67,11 @@ class CheckpointClock:
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used, named in one sentence."""
+    """No checkpoint can be used; the message says which and why."""
 
 
 class OtherConfiguration(CheckpointError):  # noqa: N818 -- what it is
-    """A sound checkpoint of something else."""
+    """An intact checkpoint, but of another training."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Checkpoints:
                 for name, found in _checksums(tree).items():
                     if found != meta["checksums"].get(name):
                         raise CheckpointError(
-                            f"the checksum of {name} is another than when it was "
+                            f"the checksum of {name} differs from the one that was "
                             "written"
                         )
             except OtherConfiguration:

@@ -44,7 +44,7 @@ class ClickScores:
 
 @jax.jit
 def _figures(scores, labels, mask):
-    """Numbers of each run, and of all of them where there are several."""
+    """Metrics of each run, and of pairs of runs where there are several."""
     logits = binary_logits(scores)
     of_one: dict[str, Any] = {
         "nll": metrics.log_loss,
@@ -137,9 +137,10 @@ class ClickFeed:
         return min(windows * self._one.window, len(self.data.train))
 
     def figures(self, windows: int, alive: np.ndarray) -> dict[str, Any]:
-        """The validation of a line that ends after so many windows.
+        """The metrics of the line that ends after so many windows.
 
-        It is of the scores that count since the last line; nan for stopped replicas.
+        They are of the scores since the last line, without the warm start; nan for
+        stopped replicas.
         """
         self._write(0)
         length, end = self.every * self._one.window, self.examples(windows)

@@ -29,11 +29,7 @@ from churn_jax.training.optim import Optimizer
 from churn_jax.training.partition import DATA, MEMBER, REPLICA, make_mesh
 from churn_jax.training.program import OnePassProgram, Program
 from churn_jax.training.run import Run
-from churn_jax.training.state import (
-    ReplicaInputs,
-    TrainState,
-    init_state,
-)
+from churn_jax.training.state import ReplicaInputs, TrainState, init_state
 from churn_jax.typing import Array
 
 # XLA for TPUs looks rows up in a table whose rows it pads to 128 numbers if that needs
@@ -50,7 +46,7 @@ def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig)
     """The run of a click model in one pass, for `churn_jax.training.train`.
 
     Args:
-        name: folder and messages.
+        name: name of the run, in its folder and in messages.
         method: its `input_scale` scales the variance of the initial embeddings; what it
             remembers between updates is kept over the whole stream.
         model: its components must be the method's members.

@@ -91,8 +91,8 @@ def check_teacher_classes(
         if (known := outputs.logits.shape[-1]) != classes:
             raise ValueError(
                 f"{student.name}: its teacher {network.name} returns {known} logits, "
-                f"not {classes}; say which it knows by "
-                "churn_jax.ensembles.with_classes"
+                f"not {classes}; wrap it in "
+                "churn_jax.ensembles.with_classes, which names its classes"
             )
 
 

@@ -21,7 +21,7 @@ except ImportError:  # Windows
 
 
 _NAME = ".lock"
-# By this process, which `fcntl` would let in again: the locked file of each path.
+# Device and inode of this process's lock files, which `fcntl` would let in again.
 _locked: dict[Path, tuple[int, int]] = {}
 
 

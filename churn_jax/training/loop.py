@@ -96,8 +96,8 @@ def train(
             such as `csv`, `wandb` and `mlflow`, or objects, see
             `churn_jax.training.Logger`.
         group: name under which loggers group runs, such as that of a study.
-        on_progress: called after every evaluation; without `show_progress` it is left
-            to it to report replicas that stopped.
+        on_progress: called after every evaluation; without `show_progress` it must
+            itself report replicas that stopped.
         on_work: called with what is finished, about once a second and whenever
             something else begins, such as an evaluation.
         on_note: called with sentences about checkpoints that could not be used; the
@@ -184,9 +184,10 @@ def stopped_teachers(
     followed = [("learns", t) for t in (teachers.trained if teachers else ())]
     followed += [] if start is None else [("starts", start)]
     return tuple(
-        f"{student}: replica {', '.join(str(one.replica) for one in trained.stopped)} "
-        f"{verb} from a replica of {trained.run.name} that stopped early, with the "
-        "weights it had then"
+        f"{student} {verb} from {trained.run.name}, whose replica"
+        f"{'s' if len(trained.stopped) > 1 else ''} "
+        f"{', '.join(str(one.replica) for one in trained.stopped)} stopped early, with "
+        "the weights of that time"
         for verb, trained in followed
         if trained.stopped
     )
@@ -268,7 +269,7 @@ class _Loop:
         self.report("trained")
 
     def seconds(self) -> float:
-        """Seconds over all launches."""
+        """Seconds of training over all launches, this one included."""
         return self.session.seconds + time.perf_counter() - self.began
 
     def report(self, doing: str) -> None:
@@ -390,7 +391,7 @@ class _Loop:
         )
 
     def _validation(self, epoch: int) -> tuple[TrainState, dict[str, Any]]:
-        """The state's small fields, and validation metrics of the deployed weights."""
+        """The state's small fields, and validation metrics of the current weights."""
         session, states, chunks = self.session, self.joined(), self.states[0]
         state = states[0]
         if session.program is not session.parts[0].program:

@@ -19,7 +19,7 @@ from churn_jax.ensembles.network import needed_names, parameter_names
 def make_schedule(
     config: OptimizerConfig, *, steps_per_epoch: int, total_steps: int
 ) -> Callable[[ArrayLike], ArrayLike]:
-    """Factor of the peak learning rate by the update's number, 0 at the first one."""
+    """Factor of the peak learning rate by the number of the update, counted from 0."""
     warmup = int(round(config.warmup_epochs * steps_per_epoch))
     if config.schedule == "step":
         # The boundaries count from the start of training, warm-up included. In a short
@@ -95,7 +95,7 @@ class Optimizer:
     config: OptimizerConfig
     steps_per_epoch: int
     total_steps: int
-    own: Any = None  # what the name of one's own stands for
+    own: Any = None  # the user's optimiser; None for a built-in one
 
     @classmethod
     def of(
@@ -115,7 +115,7 @@ class Optimizer:
         factor: jax.Array | None = None,
         algorithm: ArrayLike = 0,
     ) -> optax.GradientTransformation:
-        """Of one network, whose learning rate or updates `factor` multiplies.
+        """The transformation of one network; `factor` scales its rate or its updates.
 
         `algorithm` says which of `OptimizerConfig.algorithms` it has; where those are
         several, the transformation keeps a state of each.

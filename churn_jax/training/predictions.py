@@ -195,9 +195,9 @@ def write_predictions(
     order of the split, which several processes keep in `order.npy`.
 
     Args:
-        trained: the row.
-        part: the examples.
-        folder: where the shards go.
+        trained: what `train` returned.
+        part: split whose examples are predicted.
+        folder: folder of the shards.
         weights: as in `Trained.predict`.
         dtype: how logits are stored: float32, float16 or bfloat16.
         meta: JSON-ready facts; stopped runs are recorded in its entry `"stopped"`.

@@ -54,13 +54,13 @@ class Program:
     batch_size: int  # per update and replica, over all data shards
     mesh: Mesh
     mapping: str = "vmap"  # of replicas: vmap, unroll or loop
-    at_once: int = 1  # replicas of a device that a call of `loop` takes, vmapped
+    at_once: int = 1  # replicas of a device in one call of `loop`, vmapped
     member_mapping: str = "vmap"  # of a replica's networks: vmap or unroll
     augmentation: Augmentation | None = None
     mean: float | tuple[float, ...] = 0.0  # of pixels in [0, 1], one per channel or all
     std: float | tuple[float, ...] = 1.0
     teacher: TeacherProgram | None = None
-    convolutional: bool = True  # vmapped replicas can spoil each other's gradients
+    convolutional: bool = True  # decides compiler options and `_guarded`
     stale_steps: int = 0  # updates between copies of members for their peers; 0: none
     ema_decay: float = 0.0  # of the moving average of the weights; 0: none
     # The step's images and labels: the whole training set (`resident`), one batch for
@@ -71,7 +71,7 @@ class Program:
     one_pass: Any = None  # the `OnePassProgram` of a click model, else None
 
     def __post_init__(self):
-        """Checks that the mesh divides what it shards."""
+        """Checks the mesh, and the settings given per network."""
         shards = self.mesh.shape[MEMBER]
         for group in self.groups:
             if group.size % shards and not self.replicated:

@@ -31,13 +31,14 @@ class Run:
     """A run of training: a method, its networks and the settings.
 
     Attributes:
-        name: folder and messages.
-        method: with coefficients as numbers or one per replica.
+        name: name of the run, in its folder and in messages.
+        method: method whose coefficients are numbers, or arrays of one per replica.
         groups: the committee; its members must be the method's.
         config: see `TrainConfig`.
-        stream: separates the initial weights of a student from its teacher's.
+        stream: number that makes a student's initial weights differ from its teacher's.
         keep: share w of the initial weights in the deployed ones,
-            `w start + (1 - w) trained`; 0 deploys the trained ones.
+            `w start + (1 - w) trained`; 0 deploys the trained ones. Metrics during
+            training are of the trained ones.
         clicks: click model whose towers the groups are; made by `click_run`.
     """
 
@@ -55,7 +56,7 @@ class Run:
         gates = sum(group.gate for group in self.groups)
         sample, deploys = self.method.member_sample, self.method.deploy
         networks = [group.network for group in self.groups if not group.gate]
-        alike = [n for n in networks if n.splits_batch != (sample == "split")]
+        misfits = [n for n in networks if n.splits_batch != (sample == "split")]
         check_none(
             self.name,
             (not 0.0 <= self.keep <= 1.0, f"keep must be from 0 to 1; got {self.keep}"),
@@ -65,10 +66,10 @@ class Run:
                 f"{members}",
             ),
             (
-                alike,
-                f"member_sample='split' goes with networks whose members split the "
-                f"batch, and no other does; got {sample!r} and "
-                f"{', '.join(network.name for network in alike)}",
+                misfits,
+                "member_sample must be 'split' where a network's members split the "
+                f"batch, and nowhere else; got {sample!r} and "
+                f"{', '.join(network.name for network in misfits)}",
             ),
             (gates > 1, f"the committee has {gates} gate group(s); it can have one"),
             (
@@ -163,8 +164,8 @@ class Trained:
         program: compiled structure of what is deployed.
         stopped: replicas that were frozen.
         seconds: spent training, over all launches.
-        compile_seconds: part of them until the first update had been
-            compiled.
+        compile_seconds: part of them that the first call of the step took, with its
+            compilation.
         parameters: trained numbers per replica.
         identity: what it was trained as, see `churn_jax.training.checkpoint`.
         notes: sentences for the user about what was restored.
@@ -245,7 +246,8 @@ def chunk_count(program: Program, replicas: int) -> int:
 
 def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped, ...]:
     """The frozen replicas of a state whose small fields are on the host."""
-    names = (*terms, "loss", "gradient", "memory")  # of what was non-finite
+    # Of the quantity that was not finite.
+    names = (*terms, "loss", "gradient", "memory")
     return tuple(
         Stopped(int(r), names[state.stopped_term[r]], int(state.stopped_step[r]))
         for r in np.flatnonzero(~np.asarray(state.alive))

@@ -321,7 +321,7 @@ def _init_optimizer(optimizer: Optimizer, sharding):
     def init(params):
         return tuple(jax.vmap(jax.vmap(one.init))(p) for p in params)
 
-    # One's own is traced for an update of all networks before it is used.
+    # A user's optimiser is traced for an update of all networks before it is used.
     def update(params):
         state = init(params)
         moved = [jax.vmap(jax.vmap(one.update))(p, s, p) for p, s in zip(params, state)]
@@ -454,7 +454,7 @@ def member_weights(
     in the training set. A pure function of a member's key and an example: the same in
     every epoch, on every mesh and whatever else is in the batch.
 
-    Of a `bootstrap` it is how often each member's own holds the examples, 0 to 10:
+    For `bootstrap`: how often each member's sample holds the examples, 0 to 10:
     independent Poisson(1) counts, by inverting the distribution function at one uniform
     number. An example is in a member's `subset` with probability `share`, in (0, 1],
     independently of other examples and members, and then weighs `1 / share`: 1 on

@@ -431,7 +431,7 @@ def test_a_split_batch_and_its_method_go_together():
     method = dataclasses.replace(FOUR, member_sample="split")
     Run("row", method, row(method=method).groups(split, 10), TrainConfig())
     for given, model in ((FOUR, split), (method, BE)):
-        with pytest.raises(ValueError, match="row: member_sample='split' goes with"):
+        with pytest.raises(ValueError, match="row: member_sample must be 'split'"):
             Run("row", given, row(method=given).groups(model, 10), TrainConfig())
 
 

@@ -138,10 +138,10 @@ def test_students_of_a_stopped_replica_are_reported():
     old = SimpleNamespace(stopped=())
     teachers = SimpleNamespace(trained=(teacher, old))
     (sentence,) = stopped_teachers("kd", teachers, old)
-    assert sentence.startswith("kd: replica 1, 4 learns from a replica of teachers")
+    assert sentence.startswith("kd learns from teachers, whose replicas 1, 4 stopped")
     assert stopped_teachers("kd", SimpleNamespace(trained=(old,))) == ()
     (sentence,) = stopped_teachers("tuned", None, teacher)
-    assert sentence.startswith("tuned: replica 1, 4 starts from a replica of teachers")
+    assert sentence.startswith("tuned starts from teachers, whose replicas 1, 4 st")
 
 
 @pytest.fixture

@@ -224,10 +224,7 @@ def cpu_study(
             batch_size=128,
             eval_every_epochs=epochs,
             optimizer=OptimizerConfig(
-                name="adam",
-                learning_rate=2e-3,
-                weight_decay=0.0,
-                schedule="cosine",
+                name="adam", learning_rate=2e-3, weight_decay=0.0, schedule="cosine"
             ),
             augmentation=augmentation,
         ),
