@@ -248,9 +248,7 @@ def few_classes(logits: ArrayLike, labels: ArrayLike, count: int) -> list[int]:
     """
     logits = np.asarray(logits)
     if not 2 <= count <= logits.shape[-1]:
-        raise ValueError(
-            f"count must be from 2 to the {logits.shape[-1]} classes; got {count}"
-        )
+        raise ValueError(f"count must be from 2 to {logits.shape[-1]}; got {count}")
     predicted = logits.argmax(axis=-1)
     cells = np.zeros((logits.shape[-1],) * 2)
     np.add.at(cells, (np.broadcast_to(labels, predicted.shape), predicted), 1)

@@ -362,8 +362,7 @@ class Report:
             f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
         ]
         out += [
-            f"{row.label} has results of earlier settings; it has not been trained "
-            "with the present ones."
+            f"{row.label} has results of earlier settings and is to be trained again."
             for row in self.rows
             if self.study.record.outdated(row.info)
         ]
