@@ -252,7 +252,7 @@ def compare_suite(
         GateError: if the suite cannot be read.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
-    called = side_names(*map(os.path.abspath, (old, new)))
+    called = side_names(os.path.abspath(old), os.path.abspath(new))
     each = zip((old, new), called, strict=True)
     found, left = zip(*(_files(Path(of), name, suite.rules) for of, name in each))
     names = dict.fromkeys((*suite.rules, *sorted({*found[0], *found[1]})))

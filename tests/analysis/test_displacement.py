@@ -310,7 +310,7 @@ test_bad_input_is_told_with_its_shape = refusals(
     (lambda: norms(np.ones((6, 3)), draws=0), "draws must be at least 1"),
     (lambda: norms(np.ones((6, 3)), order=0.5), "order must be at least 1"),
     (lambda: share(top_k=4), "from 1 to the 3 classes"),
-    (lambda: few_classes(np.eye(3), range(3), 5), "from 2 to the 3 classes; got 5"),
+    (lambda: few_classes(np.eye(3), range(3), 5), "from 2 to 3; got 5"),
     (lambda: share(top_k=1, order=np.inf), "finite"),
     (lambda: kolmogorov_smirnov([], [1.0]), r"\(0,\)"),
     (lambda: simulate(np.ones(3), np.eye(2)), r"\(2, 2\)"),

@@ -190,7 +190,7 @@ def read_pair(
     """Reads two versions of a classifier and joins them."""
     columns = {"id_column": id_column, "label_column": label_column}
     # The column of separate labels may be called otherwise.
-    own = columns | ({} if labels is None else {"label_column": None})
+    own: dict[str, Any] = columns | ({} if labels is None else {"label_column": None})
     ids = None if ids is None else read_ids(ids, id_column)
     own |= {"ids": ids, "prediction_column": prediction_column}
     kinds = old_kind or kind, new_kind or kind

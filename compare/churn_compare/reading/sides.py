@@ -194,9 +194,10 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
     return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
-def check_used(ids: np.ndarray | None, sides: Sequence[Table]) -> None:
+def check_used(ids: Any, sides: Sequence[Table]) -> None:
     """Raises for separate ids if all versions have other ids of their own."""
-    if ids is not None and not any(np.array_equal(side.ids, ids) for side in sides):
+    own: list[Any] = [side.ids for side in sides]
+    if ids is not None and not any(np.array_equal(of, ids) for of in own):
         raise PredictionsError(
             "separate ids are given, but the predictions have ids of their own; leave "
             "the separate ones out"
