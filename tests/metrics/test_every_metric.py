@@ -76,7 +76,7 @@ def _with_classes_ruled_out(case, name, x):
         return x
     if not is_floating(name):
         return x.astype(np.int8)
-    never = np.full((*x.shape[:-1], 252), -np.inf, np.float32)
+    never = np.full((*x.shape[:-1], 124), -np.inf, np.float32)
     return np.concatenate([x, never], axis=-1)
 
 
