@@ -9,9 +9,8 @@ differences are taken again:
 """
 
 import argparse
-import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,37 @@ from churn_compare.store import (
     TooLargeError,
     load_predictions,
 )
+from churn_jax.analysis.significance import paired_leave_one_out_test
+from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import TEST, VALIDATION, ReportError, read_study
-from churn_jax.reports.estimates import adjusted, paired
-from churn_jax.reports.quantities import estimate_fields, p_value, plus_minus
-from churn_jax.reports.summary import MethodSummary, summarize
+from churn_jax.reports.estimates import adjusted
+from churn_jax.reports.quantities import (
+    estimate_fields,
+    p_value,
+    plus_minus,
+)
+from churn_jax.reports.summary import summarize
 
 QUANTITIES = {"prediction_difference": "Δ₁", "prediction_difference_2": "Δ₂"}
+NUMBERS = (*QUANTITIES, *(f"calibrated_{name}" for name in QUANTITIES))
+
+Left = Mapping[str, np.ndarray]  # `[R]`, a number without each of the runs
 
 
-def calibrated_records(run_dir, base: str = "") -> Records:
+def calibrated_records(run_dir, base_of: Callable[[str], str] | None = None) -> Records:
     """Every finished method of a study's folder at its own temperatures.
 
     Temperatures and NLL are over runs, on examples whose class the runs know; each of
-    the prediction differences is of all runs, with its change against the baseline,
-    paired by run, and p Holm-adjusted over the methods. There is no change where other
-    runs finished. `base` is compared with in place of the study's baseline.
+    `NUMBERS` is of all runs, with its change against the baseline, paired by run, and
+    p Holm-adjusted over the methods. There is no change where other runs finished.
+    `base_of` gives every row a baseline of its own.
     """
     study = read_study(run_dir)
-    found: dict[str, dict[str, MethodSummary]] = {}  # by row and beginning of a column
     rows: dict[str, dict[str, Any]] = {}
+    left: dict[str, Left] = {}
+    runs: dict[str, list[int]] = {}
     for method in study.methods:
-        folder, stopped = study.method_folder(method.name), method.stopped_replicas
+        folder = study.method_folder(method.name)
         try:
             validation = load_predictions(folder / VALIDATION, whole=True)
             test = load_predictions(folder / TEST, whole=True)
@@ -54,41 +63,54 @@ def calibrated_records(run_dir, base: str = "") -> Records:
             raise
         except (PredictionsError, FileNotFoundError):
             continue
-        runs = [r for r in range(len(test.logits)) if r not in stopped]
-        if not runs:
+        own = [r for r in range(len(test.logits)) if r not in method.stopped_replicas]
+        if not own:
             raise ReportError(f"{method.name} has no run that finished")
-        deployed = summarize(test, stopped=stopped, validation=validation)
-        temperature = deployed.run_values["temperature"].astype(np.float32)
-        logits = test.logits[runs] / temperature[:, None, None]
-        calibrated = summarize(Predictions(test.ids, test.labels, logits))
-        found[method.name] = {"": deployed, "calibrated_": calibrated}
-        row = {"method": method.name, "label": method.label, "runs": len(runs)}
-        for name in ("temperature", "calibrated_nll"):
-            row |= estimate_fields(name, getattr(deployed, name))
-        for prefix, of in found[method.name].items():
-            for name in QUANTITIES:
-                row |= estimate_fields(prefix + name, getattr(of, name))
-        rows[method.name] = row
+        runs[method.name] = own
+        rows[method.name], left[method.name] = _row(method, validation, test, own)
     if not rows:
         raise ReportError(
             f"no method of {study.folder} has predictions of both splits "
             f"({VALIDATION} and {TEST})"
         )
-    if base and base not in rows:
-        raise ReportError(f"{study.folder} has no row {base}")
-    against = found.get(base or study.config.baseline)
-    others = {
-        row: own
-        for row, own in found.items()
-        if against and own is not against and own[""].runs == against[""].runs
+    base = base_of or (lambda name: study.config.baseline)
+    if base_of and (unknown := {base(name) for name in rows} - rows.keys()):
+        raise ReportError(f"{study.folder} has no row {', '.join(sorted(unknown))}")
+    compared = {
+        name: base(name)
+        for name in rows
+        if base(name) != name and runs[name] == runs.get(base(name))
     }
-    for prefix, name in itertools.product(("", "calibrated_"), QUANTITIES):
+    for name in NUMBERS if compared else ():
         changes = [
-            paired(name, own[prefix], against[prefix]) for own in others.values()
+            paired_leave_one_out_test(
+                rows[row][name], rows[to][name], left[row][name], left[to][name]
+            )
+            for row, to in compared.items()
         ]
-        for row, change in zip(others, adjusted(prefix + name, changes), strict=True):
+        for row, change in zip(compared, adjusted(name, changes), strict=True):
             rows[row] |= change.fields
     return Records(max(map(list, rows.values()), key=len), list(rows.values()))
+
+
+def _row(
+    method: RowRecord, validation: Predictions, test: Predictions, runs: list[int]
+) -> tuple[dict[str, Any], Left]:
+    """The numbers of a row, and each of `NUMBERS` without each run."""
+    stopped = method.stopped_replicas
+    deployed = summarize(test, stopped=stopped, validation=validation)
+    temperature = deployed.run_values["temperature"].astype(np.float32)
+    logits = test.logits[runs] / temperature[:, None, None]
+    calibrated = summarize(Predictions(test.ids, test.labels, logits))
+    row = {"method": method.name, "label": method.label, "runs": len(runs)}
+    row |= estimate_fields("temperature", deployed.temperature)
+    row |= estimate_fields("calibrated_nll", deployed.calibrated_nll)
+    left = {}
+    for prefix, of in (("", deployed), ("calibrated_", calibrated)):
+        for name in QUANTITIES:
+            row |= estimate_fields(prefix + name, getattr(of, name))
+            left[prefix + name] = of.set_values[name]
+    return row, left
 
 
 def _table(records: Records) -> Table:
@@ -122,12 +144,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a study")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers")
-    parser.add_argument("--base", metavar="ROW", default="", help="compared with")
+    parser.add_argument("--base", metavar="ROW", help="compare with this row instead")
     words, verbose = words_of(argv, "calibrated")
     arguments = parser.parse_args(words)
 
     def work() -> int:
-        records = calibrated_records(arguments.run, arguments.base)
+        base = arguments.base
+        records = calibrated_records(arguments.run, base and (lambda name: base))
         if arguments.csv is not None:
             write_file(arguments.csv, csv_text(records))
         title = "Prediction differences at equal calibration"

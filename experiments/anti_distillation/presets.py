@@ -286,8 +286,8 @@ def size_14x14() -> StudyConfig:
 def length_14x14() -> StudyConfig:
     """Where the gain of Table 1 ends: the penalty against epochs and width, 5 runs.
 
-    `experiments/differences.py` compares every row with the one without the penalty
-    that is trained as long and as wide.
+    `experiments/anti_distillation/length.py` compares every row with the one without
+    the penalty that is trained as long and as wide.
     """
     methods = {"plain": ("No AD", plain_ensemble()), "ad": ("AD", penalised(STRENGTH))}
     rows = tuple(

@@ -8,30 +8,41 @@ import pytest
 from churn_compare.store import Predictions, save_predictions
 from churn_jax.reports import ReportError
 from experiments import differences
+from experiments.anti_distillation import length
 from experiments.anti_distillation.calibrated import calibrated_records, main
 from tests.reports.fake_study import noisy_logits, write_study
 
 R, C = 4, 3
 
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
-    """A baseline, the same with half the logits, and one whose runs differ more."""
-    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("runs") / "fake"
-
-    def made(examples):
+def written(folder, rows):
+    """A study of the rows that `rows(rng, labels)` makes of each split."""
+    rng = np.random.default_rng(0)
+    splits = {}
+    for split, examples in (("validation", 500), ("test", 600)):
         labels = rng.integers(0, C, examples)
-        base = noisy_logits(rng, labels, R, C, margin=2.0)
-        wilder = base + 1.5 * rng.normal(size=base.shape).astype(np.float32)
-        return {"baseline": base, "softer": base / 2, "wilder": wilder}, labels
-
-    rows, labels = made(500)
-    for name, logits in rows.items():
+        splits[split] = labels, rows(rng, labels)
+    labels, made = splits["test"]
+    write_study(folder, made, labels)
+    labels, made = splits["validation"]
+    for name, logits in made.items():
         save_predictions(
             folder / "methods" / name / "predictions-validation.npz",
             Predictions(np.arange(len(labels)), labels, logits, {}),
         )
-    return write_study(folder, rows, labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A baseline, the same with half the logits, and one whose runs differ more."""
+
+    def rows(rng, labels):
+        base = noisy_logits(rng, labels, R, C, margin=2.0)
+        wilder = base + 1.5 * rng.normal(size=base.shape).astype(np.float32)
+        return {"baseline": base, "softer": base / 2, "wilder": wilder}
+
+    return written(tmp_path_factory.mktemp("runs") / "fake", rows)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +92,29 @@ def test_another_row_may_be_the_base(run_dir, records, tmp_path, capsys):
     assert against["wilder"][name] == ""
     assert main([str(run_dir), "--base", "mine"]) == 2
     assert "has no row mine" in capsys.readouterr().err
+
+
+def test_the_penalty_is_compared_at_equal_width_and_length(tmp_path, run_dir, capsys):
+    def rows(rng, labels):
+        made = {}
+        for epochs, scale in ((3, 0.5), (30, 1.0)):
+            base = noisy_logits(rng, labels, R, C, margin=2.0)
+            made |= {f"plain_8_{epochs}": base, f"ad_8_{epochs}": base * scale}
+        return made
+
+    folder = written(tmp_path / "fake", rows)
+    files = [tmp_path / name for name in ("length.csv", "length.svg")]
+    assert length.main([str(folder), *map(str, files)]) == 0
+    short, long = csv.DictReader(files[0].read_text().splitlines())
+    assert [row["method"] for row in (short, long)] == ["ad_8_3", "ad_8_30"]
+    assert (short["width"], short["epochs"]) == ("8", "3")
+    assert float(short["delta_prediction_difference"]) < -0.01
+    assert abs(float(short["delta_calibrated_prediction_difference"])) < 1e-3
+    assert float(short["delta_nll"]) > 0 == float(short["delta_churn"])
+    assert all(float(long[f"delta_{name}"]) == 0 for name in length.PANELS)
+    assert files[1].read_text().count("width 8") == 1
+    assert length.main([str(run_dir), *map(str, files)]) == 2
+    assert "has no row `ad_...` with one `plain_...`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
