@@ -1,20 +1,30 @@
-"""Test images under five kinds of corruption, each at five severities.
+"""Test images under corruptions: a published folder, or five kinds of our own.
 
-The kinds are among those of Hendrycks and Dietterich, 2019, the severities our own:
+A published folder, such as CIFAR-10-C, holds `<kind>.npy`, uint8 `[5 n, H, W, C]` with
+the n test images at severity 1, then at severity 2 and so on, and `labels.npy`. Other
+sets are corrupted by kinds of Hendrycks and Dietterich, 2019, at severities of our own:
 theirs are for photographs of 224 pixels and would leave nothing of a digit of 8 or 28.
 Figures on these images do not compare with published ones.
 """
 
 import hashlib
 import io
+import pathlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage, special
 
-from churn_jax.data import DataError
+from churn_jax.data import DataError, Split
 
-SEVERITIES = (1, 2, 3, 4, 5)  # from the weakest
+FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
+PUBLISHED = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
+    *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
+    *("elastic_transform", "pixelate", "jpeg_compression"),
+)
+SEVERITIES = (1, 2, 3, 4, 5)
 
 STANDARD_DEVIATION = (0.04, 0.08, 0.12, 0.16, 0.20)
 DISK_RADIUS = (0.8, 1.2, 1.6, 2.1, 2.7)  # in pixels of an image whose side is 32
@@ -24,16 +34,112 @@ QUALITY = (70, 50, 35, 22, 13)
 _FINE = 9  # points per pixel and axis that the edge of the disk is smoothed by
 
 
+@dataclass(frozen=True, eq=False)
+class CorruptedSets:
+    """The corrupted copies of one test set, read or made one at a time."""
+
+    source: str  # for messages
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...]  # of each kind, 1 (weakest) to 5
+    # `(kind, severity)` to images `[N, H, W, C]` uint8 and labels `[N]`
+    read: Callable[[str, int], tuple[np.ndarray, np.ndarray]]
+
+
+def corrupted_sets(
+    name: str,
+    test: Split,
+    *,
+    manual_dir: str | pathlib.Path | None = None,
+    kinds: Sequence[str] = (),
+    severities: Sequence[int] = (),
+) -> CorruptedSets:
+    """Corrupted test images of a data set.
+
+    Args:
+        name: name of the data set, as for `load`.
+        test: its clean test images, corrupted if there is no published folder.
+        manual_dir: that folder, or the one that holds it (`CIFAR-10-C`, `CIFAR-100-C`,
+            or else `<name>-C`).
+        kinds: empty for the fifteen published ones, or for our five.
+        severities: empty for all five.
+    """
+    base = name.removeprefix("tfds:").partition(":")[0]
+    folder = _find_folder(base, manual_dir)
+    known = PUBLISHED if folder else tuple(CORRUPTIONS)
+    wanted, levels = tuple(kinds) or known, tuple(severities) or SEVERITIES
+    for kind in wanted:
+        if kind not in known:
+            raise DataError(
+                f"there is no corruption {kind!r}; there are {', '.join(known)}"
+            )
+    if not set(levels) <= set(SEVERITIES):
+        raise DataError(f"severities must be 1 to 5; got {levels}")
+    if folder:
+        read = _folder_reader(folder, wanted)
+        return CorruptedSets(str(folder), wanted, levels, read)
+    shape = test.images.shape
+    if len(shape) != 4 or shape[-1] not in (1, 3) or test.images.dtype != np.uint8:
+        raise DataError(
+            "only uint8 images [N, H, W, 1] or [N, H, W, 3] can be corrupted; got "
+            f"{test.images.dtype} {shape}"
+        )
+
+    def make(kind, severity):
+        return corrupt_images(test.images, test.ids, kind, severity), test.labels
+
+    return CorruptedSets(f"corrupted {name}", wanted, levels, make)
+
+
+def _find_folder(name: str, manual_dir) -> pathlib.Path | None:
+    if manual_dir is None:
+        return None
+    given, called = pathlib.Path(manual_dir), FOLDERS.get(name, f"{name}-C")
+    if not given.is_dir():
+        raise DataError(f"the manual_dir {given} is not a folder")
+    if (given / "labels.npy").is_file():
+        if given.name in FOLDERS.values() and given.name != called:
+            raise DataError(f"{given} does not hold corrupted images of {name}")
+        return given
+    return given / called if (given / called).is_dir() else None
+
+
+def _folder_reader(folder: pathlib.Path, kinds: Sequence[str]) -> Callable:
+    """Reads one severity of a kind, once every file has been checked."""
+    labels = _mapped(folder / "labels.npy")
+    count = len(labels) // 5
+    if not count or not np.array_equal(labels, np.tile(labels[:count], 5)):
+        raise DataError(
+            f"{folder / 'labels.npy'} must repeat the same labels for each of the five "
+            f"severities; got shape {labels.shape}"
+        )
+    images = {kind: _mapped(folder / f"{kind}.npy") for kind in kinds}
+    for kind, found in images.items():
+        if found.ndim != 4 or len(found) != len(labels) or found.dtype != np.uint8:
+            raise DataError(
+                f"{folder / kind}.npy must be uint8 [{len(labels)}, H, W, C] like "
+                f"labels.npy; got {found.dtype} {found.shape}"
+            )
+    first = np.array(labels[:count], np.int32)
+
+    def read(kind: str, severity: int) -> tuple[np.ndarray, np.ndarray]:
+        return images[kind][(severity - 1) * count : severity * count], first
+
+    return read
+
+
+def _mapped(path: pathlib.Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            f"{path} is not a whole .npy file ({error}); unpack the archive again"
+        ) from error
+
+
 def corrupt_images(
     images: np.ndarray, ids: Sequence, kind: str, severity: int
 ) -> np.ndarray:
     """Corrupted images `[N, H, W, C]` uint8; what is drawn depends on the id alone."""
-    shape = images.shape
-    if len(shape) != 4 or shape[-1] not in (1, 3) or images.dtype != np.uint8:
-        raise DataError(
-            "only uint8 images [N, H, W, 1] or [N, H, W, 3] can be corrupted; got "
-            f"{images.dtype} {shape}"
-        )
     out = np.empty_like(images)
     for i, image in enumerate(images):
         key = f"{kind}/{severity}/{ids[i]}"

@@ -15,7 +15,7 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.data import DataError, Split, is_tokens
 from churn_jax.methods.perturbing import Perturbing
 from churn_jax.typing import Array, Logits
-from experiments.diversity.corrupted_images import corrupt_images
+from experiments.diversity.corrupted_images import corrupted_sets
 from experiments.diversity.jacobians import (
     GradientMoments,
     jacobian_matching_gradient,
@@ -24,6 +24,7 @@ from experiments.diversity.jacobians import (
 from experiments.diversity.study import (
     AnalysedStudy,
     RowNetworks,
+    evenly,
     over_chunks,
     spaced,
     to_pixels,
@@ -374,14 +375,18 @@ def foreign_images(analysed: AnalysedStudy) -> np.ndarray:
     found = data.load(
         name, data_dir=config.data_dir, manual_dir=config.manual_dir, text=config.text()
     ).test
-    own = analysed.dataset.test.images
-    tokens = is_tokens(found.images) != is_tokens(own)
-    if found.images.shape[1:] != own.shape[1:] or tokens:
-        raise DataError(
-            f"{name} has images {found.images.shape[1:]} of {found.images.dtype}, but "
-            f"the networks of this study take {own.shape[1:]} of {own.dtype}"
-        )
+    _check_images(analysed, name, found.images)
     return spaced(found, analysed.options.examples).images
+
+
+def _check_images(analysed: AnalysedStudy, name: str, images: np.ndarray) -> None:
+    own = analysed.dataset.test.images
+    tokens = is_tokens(images) != is_tokens(own)
+    if images.shape[1:] != own.shape[1:] or tokens:
+        raise DataError(
+            f"{name} has images {images.shape[1:]} of {images.dtype}, but the networks "
+            f"of this study take {own.shape[1:]} of {own.dtype}"
+        )
 
 
 def foreign(analysed: AnalysedStudy) -> dict[str, OutOfDistribution]:
@@ -443,15 +448,26 @@ def measure(logits: Logits, labels: Array) -> Array:
 
 def corruptions(analysed: AnalysedStudy) -> dict[str, CorruptionSummary]:
     """By row: every quantity on every corrupted test set, which is made once."""
-    options, test = analysed.options, analysed.test()
-    severities = tuple(sorted(set(options.severities)))
+    config, options = analysed.study.config.data, analysed.options
+    sets = corrupted_sets(
+        config.name,
+        analysed.test(),
+        manual_dir=config.manual_dir,
+        kinds=options.types,
+        severities=options.severities,
+    )
+    severities = tuple(sorted(set(sets.severities)))
     found: dict[str, list] = {spec.name: [] for spec in analysed.rows}
-    for kind, severity in itertools.product(options.types, severities):
-        images = corrupt_images(test.images, test.ids, kind, severity)
+    for kind, severity in itertools.product(sets.corruptions, severities):
+        images, labels = sets.read(kind, severity)
+        # A published set is whole; one that was made is of these examples already.
+        kept = evenly(len(labels), options.examples)
+        images, labels = images[kept], np.asarray(labels)[kept]
+        _check_images(analysed, sets.source, images)
         for spec in analysed.rows:
-            values = measure(analysed.logits(spec, images), test.labels)
+            values = measure(analysed.logits(spec, images), labels)
             found[spec.name].append(np.asarray(values, np.float64))
-    size = len(options.types), len(severities)
+    size = len(sets.corruptions), len(severities)
     return {
         row: CorruptionSummary(severities, np.stack(cells).reshape(*size, 3, -1))
         for row, cells in found.items()

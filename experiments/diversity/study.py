@@ -19,7 +19,6 @@ from churn_jax.studies.study import FinishedStudy
 from churn_jax.training.run import Trained
 from churn_jax.training.teachers import Teacher, TeacherProgram
 from churn_jax.typing import Array, Logits
-from experiments.diversity.corrupted_images import CORRUPTIONS, SEVERITIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +30,8 @@ class DiversityOptions:
 
     Attributes:
         rows: names of rows; empty is all that have finished.
-        examples: number of examples of the training split, the test split or a foreign
-            set, evenly spaced; all if there are fewer.
+        examples: number of examples of the training split, the test split, a foreign or
+            a corrupted set, evenly spaced; all if there are fewer.
         jacobian_examples: the same for the Jacobians.
         bins: bins of confidence.
         temperature: temperature of the softmax before the KL of teachers and of
@@ -40,8 +39,8 @@ class DiversityOptions:
         draws: S, number of perturbations for a signal-to-noise ratio.
         batch: number of examples in the batch whose gradient that is.
         ood: a data set whose test images are foreign; empty for none.
-        types: kinds of corruption.
-        severities: severities of corruptions.
+        types: kinds of corruption; empty for all.
+        severities: severities of corruptions; empty for all.
         seed: seed of guides and noise.
     """
 
@@ -53,8 +52,8 @@ class DiversityOptions:
     draws: int = 50
     batch: int = 64
     ood: str = ""
-    types: tuple[str, ...] = tuple(CORRUPTIONS)
-    severities: tuple[int, ...] = SEVERITIES
+    types: tuple[str, ...] = ()
+    severities: tuple[int, ...] = ()
     seed: int = 0
 
     def __post_init__(self):
@@ -62,12 +61,6 @@ class DiversityOptions:
         for name in ("examples", "jacobian_examples", "bins", "batch"):
             check_least(name, getattr(self, name), 1)
         check_least("draws", self.draws, 2)
-        for kind in self.types:
-            if kind not in CORRUPTIONS:
-                known = ", ".join(CORRUPTIONS)
-                raise ValueError(f"there is no corruption {kind!r}; there are {known}")
-        if not set(self.severities) <= set(SEVERITIES):
-            raise ValueError(f"severities must be 1 to 5; got {self.severities}")
         if not 0.0 < self.temperature < math.inf:
             raise ValueError(
                 f"temperature must be positive and finite; got {self.temperature}"
@@ -212,9 +205,14 @@ class AnalysedStudy:
 
 def spaced(split: Split, count: int) -> Split:
     """At most so many examples, evenly spaced from the first to the last."""
-    if count >= len(split):
-        return split
-    return split.take(np.linspace(0, len(split) - 1, count).astype(int))
+    return split.take(evenly(len(split), count)) if count < len(split) else split
+
+
+def evenly(total: int, count: int) -> np.ndarray:
+    """Rows of at most `count` of so many examples, from the first to the last."""
+    if count >= total:
+        return np.arange(total)
+    return np.linspace(0, total - 1, count).astype(int)
 
 
 def to_pixels(images: np.ndarray) -> np.ndarray:

@@ -1,24 +1,92 @@
-"""Five kinds of corrupted images, which grow with severity."""
+"""Corrupted images: a published folder, and five kinds that grow with severity."""
 
 import hashlib
 
 import numpy as np
 import pytest
 
-from churn_jax.data import DataError, load
+from churn_jax.data import DataError, Split, load
 from experiments.diversity.corrupted_images import (
     CONTRAST_KEPT,
     CORRUPTIONS,
     DISK_RADIUS,
+    PUBLISHED,
     STANDARD_DEVIATION,
     corrupt_images,
+    corrupted_sets,
 )
 from tests.data.jpegs import picture
 
+COUNT = 7
 DIGITS = load("digits").test
 COLOUR = np.stack([np.asarray(picture(32, 32, seed=i)) for i in range(6)])
 COLOUR = (48 + 0.6 * COLOUR).astype(np.uint8)  # so that noise is hardly clipped
 IDS = [f"test/{i}" for i in range(6)]
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    """`CIFAR-100-C` with all fifteen kinds; a pixel tells kind and severity."""
+    made = tmp_path / "CIFAR-100-C"
+    made.mkdir()
+    labels = np.tile(rng.integers(0, 100, COUNT), 5)
+    np.save(made / "labels.npy", labels.astype(np.uint8))
+    for k, kind in enumerate(PUBLISHED):
+        pixels = np.repeat(10 * k + np.arange(5), COUNT).astype(np.uint8)
+        np.save(made / f"{kind}.npy", np.tile(pixels[:, None, None, None], (4, 4, 3)))
+    return made
+
+
+def test_a_folder_gives_every_kind_and_severity(folder):
+    for name, given in (("cifar100", folder), ("tfds:cifar100:3.0.2", folder.parent)):
+        sets = corrupted_sets(name, DIGITS, manual_dir=given)
+        assert sets.source == str(folder) and sets.corruptions == PUBLISHED
+        for k, kind in enumerate(PUBLISHED):
+            for severity in sets.severities:
+                images, labels = sets.read(kind, severity)
+                assert isinstance(images, np.memmap)
+                assert images.shape == (COUNT, 4, 4, 3)
+                assert (images == 10 * k + severity - 1).all()
+                stored = np.load(folder / "labels.npy")[:COUNT]
+                np.testing.assert_array_equal(labels, stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("fog", None, r"fog\.npy is not a whole"),
+        ("snow", -50, r"snow\.npy is not a whole \.npy file"),
+        ("frost", np.zeros((35, 4, 4, 3)), r"must be uint8 \[35, H, W, C\].*float64"),
+        ("contrast", np.zeros((30, 4, 4, 3), np.uint8), r"got uint8 \(30, 4, 4, 3\)"),
+        ("labels", np.arange(35), "repeat the same labels for each of the five"),
+    ],
+)
+def test_a_damaged_folder_is_named_before_anything_is_read(
+    folder, name, content, message
+):
+    path = folder / f"{name}.npy"
+    if content is None:
+        path.unlink()
+    elif isinstance(content, int):
+        path.write_bytes(path.read_bytes()[:content])
+    else:
+        np.save(path, content)
+    with pytest.raises(DataError, match=message):
+        corrupted_sets("cifar100", DIGITS, manual_dir=folder)
+
+
+def test_what_cannot_be_corrupted_is_refused(folder):
+    floats = Split(COLOUR / np.float32(255), np.zeros(6, np.int32), np.arange(6))
+    cases = [
+        (("cifar10", DIGITS, folder), {}, "does not hold corrupted images of cifar10"),
+        (("digits", DIGITS, "nowhere"), {}, "the manual_dir nowhere is not a folder"),
+        (("digits", DIGITS), {"kinds": ["fog"]}, "no corruption 'fog'; there are gau"),
+        (("digits", DIGITS), {"severities": [0, 1]}, "severities must be 1 to 5"),
+        (("digits", floats), {}, "only uint8 images .* got float32"),
+    ]
+    for (name, test, *manual), more, message in cases:
+        with pytest.raises(DataError, match=message):
+            corrupted_sets(name, test, manual_dir=next(iter(manual), None), **more)
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -33,12 +101,6 @@ def test_every_kind_changes_images_more_and_more_by_their_ids(kind):
     np.testing.assert_array_equal(again, together[order])
     other = corrupt_images(COLOUR, [f"x{i}" for i in IDS], kind, 3)
     assert np.array_equal(other, together) == (kind != "gaussian_noise")
-
-
-@pytest.mark.parametrize("images", [COLOUR / 255, COLOUR[..., :2], COLOUR[0]])
-def test_what_cannot_be_corrupted_is_refused(images):
-    with pytest.raises(DataError, match=r"only uint8 images .* got "):
-        corrupt_images(images, IDS, "contrast", 1)
 
 
 def test_pixels_stay_what_they_were():

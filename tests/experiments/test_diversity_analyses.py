@@ -46,8 +46,8 @@ def run(tmp_path_factory):
     return folder / "study"
 
 
-def analysed(run, **options):
-    return AnalysedStudy(FinishedStudy(run), DiversityOptions(**options))
+def analysed(run, data=None, **options):
+    return AnalysedStudy(FinishedStudy(run, data), DiversityOptions(**options))
 
 
 @pytest.mark.slow
@@ -150,13 +150,13 @@ def test_steps_are_those_of_the_rows_and_of_their_size(run):
         (["--section", "ood"], "needs --ood"),
         (["--ood", "digits"], "not foreign"),
         (["--ood", "{}/large.npz"], "images (16, 8, 1) of uint8"),
-        (["--types", "fog"], "no corruption 'fog'; there are gau"),
-        (["--severities", "0", "1"], "severities must be 1 to 5"),
+        (["--types", "frog"], "no corruption 'frog'"),
         (["--examples", "0"], "examples must be at least 1"),
     ],
 )
 def test_bad_input_is_one_sentence(run, capsys, words, message):
     kept = ["--section", "ood"] if "--ood" in words else []
+    kept = ["--section", "corruptions"] if "--types" in words else kept
     words = [word.format(run.parent) for word in words]
     assert main([str(run), *kept, *words]) == 2
     (sentence,) = capsys.readouterr().err.splitlines()
@@ -171,6 +171,29 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, capsys):
     assert "is not a record of a study" in capsys.readouterr().err
     assert main(["--examples", "3"]) == 2
     assert "FOLDER" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_published_corruptions_are_spaced_evenly(run, tmp_path, monkeypatch):
+    """A folder like CIFAR-10-C, with the digits' name; severity s is s everywhere."""
+    folder, count = tmp_path / "digits-C", 9
+    folder.mkdir()
+    levels = np.repeat(np.arange(1, 6, dtype=np.uint8), count)
+    images = np.broadcast_to(levels[:, None, None, None], (5 * count, 8, 8, 1))
+    np.save(folder / "contrast.npy", images)
+    np.save(folder / "labels.npy", np.tile(np.arange(count), 5))
+    seen = []
+
+    def look(logits, labels):
+        seen.append((logits.shape, labels.tolist()))
+        return np.zeros((3, 2))
+
+    monkeypatch.setattr(sections, "measure", look)
+    config = FinishedStudy(run).config.data
+    data = dataclasses.replace(config, manual_dir=str(tmp_path))
+    opened = analysed(run, data, examples=3, types=("contrast",), severities=(2,))
+    summaries = sections.corruptions(opened)
+    assert seen == [((2, 3, 10), [0, 4, 8])] * 4 and set(summaries) == set(ROWS)
 
 
 def test_rows_are_compared_run_by_run():
