@@ -69,3 +69,11 @@ class ChurnJpegs(SmallSet):
                 yield record | {"id": f"photo{i}", "supercategory": i % 2}
             else:
                 yield record | {"file_name": f"n{i:04d}.JPEG"}
+
+
+def prepare_jpegs(folder, *kinds):
+    """The sets of these kinds, in a folder."""
+    for kind in kinds:
+        builder = ChurnJpegs(data_dir=folder, config=kind)
+        builder.download_and_prepare(file_format="array_record")
+    return folder

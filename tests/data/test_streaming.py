@@ -7,7 +7,7 @@ from churn_jax import data
 from churn_jax.data import DataError, Reading, is_streaming, load_streaming, stream
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
 from churn_jax.data.pipeline import read_ahead
-from tests.data.jpegs import CLASSES, ChurnJpegs, example
+from tests.data.jpegs import CLASSES, example, prepare_jpegs
 from tests.refusals import refusals
 
 SIZE = 16
@@ -15,10 +15,8 @@ SIZE = 16
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tfds")
-    for config in ChurnJpegs.BUILDER_CONFIGS:
-        builder = ChurnJpegs(data_dir=folder, config=config.name)
-        builder.download_and_prepare(file_format="array_record")
+    kinds = ("imagenet", "naturalist", "bytes", "corrupt")
+    folder = prepare_jpegs(tmp_path_factory.mktemp("tfds"), *kinds)
     data.prepare("churn_probe/ragged", data_dir=folder)
     return folder
 

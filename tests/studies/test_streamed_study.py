@@ -5,7 +5,7 @@ import pytest
 
 from churn_compare.store import load_predictions
 from churn_jax import cli
-from tests.data.jpegs import CLASSES, ChurnJpegs
+from tests.data.jpegs import CLASSES, prepare_jpegs
 
 PRESET = "experiments/reproducibility/presets.py:cifar10"
 OPTIONS = (
@@ -17,11 +17,7 @@ OPTIONS = (
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tfds")
-    for config in ("imagenet", "corrupt"):
-        builder = ChurnJpegs(data_dir=folder, config=config)
-        builder.download_and_prepare(file_format="array_record")
-    return folder
+    return prepare_jpegs(tmp_path_factory.mktemp("tfds"), "imagenet", "corrupt")
 
 
 def study(data_dir, kind, out, *more):

@@ -36,63 +36,67 @@ def rows_of(*texts):
     return [row for t in texts for row in grid_points(SMALL, axis_of(t)).values()]
 
 
-class TestGrid:
-    def test_points_of_one_structure_are_one_program(self):
-        rows = rows_of("skl.beta=0,0.1,1", "both.alpha=0.1,0.2")
-        assert [len(part) for part in together(SMALL, rows)] == [5]
-        assert [len(part) for part in together(SMALL, rows, 2)] == [2, 2, 1]
-        other = rows_of("entropy.alpha=0.1")
-        assert [len(part) for part in together(SMALL, [*rows, *other])] == [5, 1]
+def test_points_of_one_structure_are_one_program():
+    rows = rows_of("skl.beta=0,0.1,1", "both.alpha=0.1,0.2")
+    assert [len(part) for part in together(SMALL, rows)] == [5]
+    assert [len(part) for part in together(SMALL, rows, 2)] == [2, 2, 1]
+    other = rows_of("entropy.alpha=0.1")
+    assert [len(part) for part in together(SMALL, [*rows, *other])] == [5, 1]
 
-    def test_stacked_repeats_the_seeds_at_every_point(self):
-        method, train = stacked(SMALL, rows_of("skl.beta=0.5,0.1"))
-        np.testing.assert_array_equal(method.beta, np.float32([0.1] * 3 + [0.5] * 3))
-        assert train.seed_numbers == (0, 1, 2) * 2 and train.replicas == 6
 
-    def test_rates_are_swept_as_replica_leaves(self):
-        rows = rows_of("optimizer.weight_decay=0,0.5")
-        assert len(together(SMALL, rows)) == 1
-        _, train = stacked(SMALL, rows)
-        assert train.optimizer.weight_decay == (0.0,) * 3 + (0.5,) * 3
-        assert train.optimizer.learning_rate == (0.1,) * 6
+def test_stacked_repeats_the_seeds_at_every_point():
+    method, train = stacked(SMALL, rows_of("skl.beta=0.5,0.1"))
+    np.testing.assert_array_equal(method.beta, np.float32([0.1] * 3 + [0.5] * 3))
+    assert train.seed_numbers == (0, 1, 2) * 2 and train.replicas == 6
 
-    @pytest.mark.parametrize(
-        ("text", "name"),
-        [
-            ("skl.beta=0.1", "skl.beta=0"),
-            ("entropy.alpha=0.1", "entropy.alpha=0"),
-            ("both.alpha=0.1", "baseline"),
-            ("student.temperature=2", "baseline"),
-            ("student.alpha=0.5", "baseline"),
-            ("skl.optimizer.weight_decay=0", "baseline"),
-            (
-                "baseline.optimizer.weight_decay=0.0001,1",
-                "baseline.optimizer.weight_decay=0.0001",
-            ),
-        ],
+
+def test_rates_are_swept_as_replica_leaves():
+    rows = rows_of("optimizer.weight_decay=0,0.5")
+    assert len(together(SMALL, rows)) == 1
+    _, train = stacked(SMALL, rows)
+    assert train.optimizer.weight_decay == (0.0,) * 3 + (0.5,) * 3
+    assert train.optimizer.learning_rate == (0.1,) * 6
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("skl.beta=0.1", "skl.beta=0"),
+        ("entropy.alpha=0.1", "entropy.alpha=0"),
+        ("both.alpha=0.1", "baseline"),
+        ("student.temperature=2", "baseline"),
+        ("student.alpha=0.5", "baseline"),
+        ("skl.optimizer.weight_decay=0", "baseline"),
+        (
+            "baseline.optimizer.weight_decay=0.0001,1",
+            "baseline.optimizer.weight_decay=0.0001",
+        ),
+    ],
+)
+def test_zero_is_the_baseline_where_it_trains_as_the_baseline(text, name):
+    point, row = baseline_point(SMALL, [axis_of(text)])
+    assert point.name == row.name == name
+
+
+def test_a_row_that_trains_otherwise_is_no_baseline_at_zero():
+    fixed = (("seeds.init", "fixed"),)
+    spec = MethodSpec("slow", "Slow", Codistillation(), train=fixed)
+    config = dataclasses.replace(SMALL, methods=(*SMALL.methods, spec))
+    axis = Axis("slow", "beta", (0.0, 0.1))
+    assert baseline_point(config, [axis])[0].name == "baseline"
+
+
+def test_values_default_to_multiples_of_the_preset():
+    assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
+    assert axis_of("student.alpha").values == (0.225, 0.45, 0.9)  # a share
+    whole = SMALL.with_coefficient("student.alpha", 1.0)
+    assert Axis.parse("student.alpha", whole).values == (0.25, 0.5, 1.0)
+    (row,) = rows_of("skl.beta_ramp.steps=7")
+    assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
+    assert (row.name, row.label) == (
+        "skl.beta_ramp.steps=7",
+        "SKL: beta_ramp.steps = 7",
     )
-    def test_zero_is_the_baseline_where_it_trains_as_the_baseline(self, text, name):
-        point, row = baseline_point(SMALL, [axis_of(text)])
-        assert point.name == row.name == name
-
-    def test_a_row_that_trains_otherwise_is_no_baseline_at_zero(self):
-        fixed = (("seeds.init", "fixed"),)
-        spec = MethodSpec("slow", "Slow", Codistillation(), train=fixed)
-        config = dataclasses.replace(SMALL, methods=(*SMALL.methods, spec))
-        axis = Axis("slow", "beta", (0.0, 0.1))
-        assert baseline_point(config, [axis])[0].name == "baseline"
-
-    def test_values_default_to_multiples_of_the_preset(self):
-        assert axis_of("skl.beta").values == (0.1, 0.2, 0.4, 0.8, 1.6)
-        assert axis_of("student.alpha").values == (0.225, 0.45, 0.9)  # a share
-        whole = SMALL.with_coefficient("student.alpha", 1.0)
-        assert Axis.parse("student.alpha", whole).values == (0.25, 0.5, 1.0)
-        (row,) = rows_of("skl.beta_ramp.steps=7")
-        assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
-        assert (row.name, row.label) == (
-            "skl.beta_ramp.steps=7",
-            "SKL: beta_ramp.steps = 7",
-        )
 
 
 def start(tmp_path, **options):
@@ -141,93 +145,92 @@ def swept(tmp_path_factory):
     return out, run_sweep(SMALL, [axis_of("skl.beta=0.4")], out, **options)
 
 
-class TestSweep:
-    @pytest.mark.slow
-    def test_a_point_equals_the_method_trained_alone(self, swept, tmp_path):
-        out, _ = swept
-        train = dataclasses.replace(SMALL.train, replicas=2)
-        config = dataclasses.replace(SMALL, train=train)
-        run_study(config, tmp_path, only=("skl",))
-        # Other programs sum in other orders: float32 rounding over 8 updates.
-        found, alone = logits(out, "skl.beta=0.4"), logits(tmp_path, "skl")
-        np.testing.assert_allclose(found, alone, atol=1e-4)
+@pytest.mark.slow
+def test_a_point_equals_the_method_trained_alone(swept, tmp_path):
+    out, _ = swept
+    train = dataclasses.replace(SMALL.train, replicas=2)
+    config = dataclasses.replace(SMALL, train=train)
+    run_study(config, tmp_path, only=("skl",))
+    # Other programs sum in other orders: float32 rounding over 8 updates.
+    found, alone = logits(out, "skl.beta=0.4"), logits(tmp_path, "skl")
+    np.testing.assert_allclose(found, alone, atol=1e-4)
 
-    @pytest.mark.slow
-    def test_everything_is_recorded(self, swept):
-        out, result = swept
-        record = json.loads((out / "study.json").read_text())
-        sweep = record["sweep"]
-        assert sweep["baseline"] == "skl.beta=0" == result.sweep.record.baseline
-        assert sweep["programs"] == {"skl.beta": ["skl.beta=0", "skl.beta=0.4"]}
-        assert record["config"]["train"]["replicas"] == 2
-        table = out / "programs" / "skl.beta" / "metrics.csv"
-        assert "validation/accuracy_replica_3" in table.read_text().split("\n")[0]
-        assert [p["is_baseline"] for p in sweep["points"]] == [True, False]
-        assert record["launch"]["versions"]["jax"] and record["launch"]["date"]
-        assert [row["name"] for row in record["methods"]] == sweep["programs"][
-            "skl.beta"
-        ]
-        assert result.sweep.choices["skl.beta"].value == 0.4
-        held_out = reports.predictions(out, "validation")
-        assert held_out["skl.beta=0.4"].shape == (2, 40, 10)
-        table = reports.table(out)  # a sweep's, because its record says so
-        assert {row["chosen"] for row in table} == {0, 1}
 
-    @pytest.mark.slow
-    def test_the_same_folder_keeps_what_is_there_and_takes_more_in(
-        self, swept, tmp_path
-    ):
-        out, started, plans = tmp_path / "out", [], []
-        shutil.copytree(swept[0], out)
-        stop = threading.Event()
+@pytest.mark.slow
+def test_everything_is_recorded(swept):
+    out, result = swept
+    record = json.loads((out / "study.json").read_text())
+    sweep = record["sweep"]
+    assert sweep["baseline"] == "skl.beta=0" == result.sweep.record.baseline
+    assert sweep["programs"] == {"skl.beta": ["skl.beta=0", "skl.beta=0.4"]}
+    assert record["config"]["train"]["replicas"] == 2
+    table = out / "programs" / "skl.beta" / "metrics.csv"
+    assert "validation/accuracy_replica_3" in table.read_text().split("\n")[0]
+    assert [p["is_baseline"] for p in sweep["points"]] == [True, False]
+    assert record["launch"]["versions"]["jax"] and record["launch"]["date"]
+    assert [row["name"] for row in record["methods"]] == sweep["programs"]["skl.beta"]
+    assert result.sweep.choices["skl.beta"].value == 0.4
+    held_out = reports.predictions(out, "validation")
+    assert held_out["skl.beta=0.4"].shape == (2, 40, 10)
+    table = reports.table(out)  # a sweep's, because its record says so
+    assert {row["chosen"] for row in table} == {0, 1}
 
-        def on_start(program, finished):
-            started.append(([row.name for row in program.rows], finished))
-            stop.set()
 
-        with pytest.raises(Interrupted, match=r"before skl\.beta=1"):
-            run_sweep(
-                SMALL,
-                [axis_of("skl.beta=0.4,1")],
-                out,
-                seeds=2,
-                points_per_program=1,
-                on_plan=plans.append,
-                on_start=on_start,
-                stop=stop,
-            )
-        assert started == [(["skl.beta=0", "skl.beta=0.4"], True)]
-        assert [row.name for row in plans[0][1].rows] == ["skl.beta=1"]
-        record = json.loads((out / "study.json").read_text())
-        points = [point["value"] for point in record["sweep"]["points"]]
-        assert points == [0.0, 0.4, 1.0]
-        with pytest.raises(StudyError, match="holds another kind of study"):
-            run_study(dataclasses.replace(SMALL, train=SMALL.train), out)
+@pytest.mark.slow
+def test_the_same_folder_keeps_what_is_there_and_takes_more_in(swept, tmp_path):
+    out, started, plans = tmp_path / "out", [], []
+    shutil.copytree(swept[0], out)
+    stop = threading.Event()
 
-    @pytest.mark.slow
-    def test_a_folder_does_not_mix_settings(self, swept):
-        """Else one report compares points of other lengths and other seeds."""
-        out, _ = swept
-        other = [axis_of("both.alpha=0.1")]
-        longer = dataclasses.replace(SMALL.train, epochs=3)
-        config = dataclasses.replace(SMALL, train=longer)
-        for options, message in (
-            ({"config": config, "seeds": 2}, "train.epochs: 2 there, 3 here"),
-            ({"config": SMALL, "seeds": 3}, "train.replicas: 2 there, 3 here"),
-        ):
-            with pytest.raises(StudyError, match=message):
-                run_sweep(axes=other, out=out, baseline=False, **options)
-
-    def test_a_mesh_divides_programs_not_points(self, tmp_path):
-        """3 seeds at 4 values lie on 4 devices, though 3 do not."""
-        train = dataclasses.replace(SMALL.train, replicas=4, mesh=MeshShape(replica=4))
-        config = dataclasses.replace(SMALL, train=train)
-        plans, stop = [], threading.Event()
+    def on_start(program, finished):
+        started.append(([row.name for row in program.rows], finished))
         stop.set()
-        axes = [axis_of("skl.beta=0,0.1,0.2,0.3")]
-        options = {"seeds": 3, "on_plan": plans.append, "stop": stop}
-        with pytest.raises(Interrupted):
-            run_sweep(config, axes, tmp_path / "four", **options)
-        assert [len(program.rows) for program in plans[0]] == [4]
-        with pytest.raises(StudyError, match="9 replicas cannot be sharded"):
-            run_sweep(config, [axis_of("skl.beta=0,1,2")], tmp_path / "3", **options)
+
+    with pytest.raises(Interrupted, match=r"before skl\.beta=1"):
+        run_sweep(
+            SMALL,
+            [axis_of("skl.beta=0.4,1")],
+            out,
+            seeds=2,
+            points_per_program=1,
+            on_plan=plans.append,
+            on_start=on_start,
+            stop=stop,
+        )
+    assert started == [(["skl.beta=0", "skl.beta=0.4"], True)]
+    assert [row.name for row in plans[0][1].rows] == ["skl.beta=1"]
+    record = json.loads((out / "study.json").read_text())
+    points = [point["value"] for point in record["sweep"]["points"]]
+    assert points == [0.0, 0.4, 1.0]
+    with pytest.raises(StudyError, match="holds another kind of study"):
+        run_study(dataclasses.replace(SMALL, train=SMALL.train), out)
+
+
+@pytest.mark.slow
+def test_a_folder_does_not_mix_settings(swept):
+    """Else one report compares points of other lengths and other seeds."""
+    out, _ = swept
+    other = [axis_of("both.alpha=0.1")]
+    longer = dataclasses.replace(SMALL.train, epochs=3)
+    config = dataclasses.replace(SMALL, train=longer)
+    for options, message in (
+        ({"config": config, "seeds": 2}, "train.epochs: 2 there, 3 here"),
+        ({"config": SMALL, "seeds": 3}, "train.replicas: 2 there, 3 here"),
+    ):
+        with pytest.raises(StudyError, match=message):
+            run_sweep(axes=other, out=out, baseline=False, **options)
+
+
+def test_a_mesh_divides_programs_not_points(tmp_path):
+    """3 seeds at 4 values lie on 4 devices, though 3 do not."""
+    train = dataclasses.replace(SMALL.train, replicas=4, mesh=MeshShape(replica=4))
+    config = dataclasses.replace(SMALL, train=train)
+    plans, stop = [], threading.Event()
+    stop.set()
+    axes = [axis_of("skl.beta=0,0.1,0.2,0.3")]
+    options = {"seeds": 3, "on_plan": plans.append, "stop": stop}
+    with pytest.raises(Interrupted):
+        run_sweep(config, axes, tmp_path / "four", **options)
+    assert [len(program.rows) for program in plans[0]] == [4]
+    with pytest.raises(StudyError, match="9 replicas cannot be sharded"):
+        run_sweep(config, [axis_of("skl.beta=0,1,2")], tmp_path / "3", **options)
