@@ -9,17 +9,11 @@ from scipy import stats
 from churn_compare.significance import holm, mcnemar_exact
 from churn_jax.analysis import (
     cross_fitted_selection,
-    jackknife_stderr,
     nearest_to_mean,
     paired_jackknife_test,
     paired_t_test,
 )
 from tests.refusals import refusals
-
-
-def _symmetric(rng, R):
-    upper = np.triu(rng.uniform(size=(R, R)), 1)
-    return upper + upper.T
 
 
 def _mean_over_pairs(matrix, runs):
@@ -31,14 +25,7 @@ def _without_each(matrix):
     return [_mean_over_pairs(matrix, [i for i in every if i != r]) for r in every]
 
 
-def test_jackknife_of_a_mean_is_the_usual_standard_error(rng):
-    values = rng.normal(size=8)
-    without = [np.mean(np.delete(values, r)) for r in range(8)]
-    usual = values.std(ddof=1) / np.sqrt(8)
-    np.testing.assert_allclose(jackknife_stderr(without), usual, rtol=1e-12)
-
-
-@pytest.mark.parametrize("R", [3, 4, 9])
+@pytest.mark.parametrize("R", [3, 9])
 def test_paired_jackknife_equals_a_loop_over_runs_and_swaps_its_sign(R, rng):
     method, baseline = rng.uniform(size=(2, R, R))  # not symmetric
     theta = np.array(_without_each(method)) - _without_each(baseline)
@@ -98,7 +85,7 @@ def test_too_few_runs_and_equal_matrices():
     one = paired_jackknife_test(np.zeros((1, 1)), np.zeros((1, 1)))
     assert np.isnan(one.difference)
 
-    matrix = _symmetric(np.random.default_rng(0), 4)
+    matrix = np.random.default_rng(0).uniform(size=(4, 4))
     test = paired_jackknife_test(matrix, matrix)
     assert (test.difference, test.stderr, test.p) == (0.0, 0.0, 1.0)
 

@@ -239,16 +239,8 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder, undrawn):
 
 
 @pytest.mark.slow
-def test_table_and_figures_in_python_are_those_of_the_files(folder, no_pandas):
-    result = reports.collect(folder)
-    table = reports.table(result)
-    assert [row["method"] for row in table[:2]] == ["skl.beta=0", "skl.beta=0.1"]
-    assert (
-        table[0]["validation_churn"] == result.sweep.validation["skl.beta=0"].churn.mean
-    )
-    assert table[2]["chosen"] == 1
-    names = list(reports.figures(folder))
-    assert "curves-skl.beta" in names
+def test_figures_in_python_are_those_of_the_page(folder):
+    assert "curves-skl.beta" in reports.figures(folder)
 
 
 def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
