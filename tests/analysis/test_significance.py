@@ -9,6 +9,7 @@ from scipy import stats
 from churn_compare.significance import holm, mcnemar_exact
 from churn_jax.analysis import (
     cross_fitted_selection,
+    jackknife_stderr,
     nearest_to_mean,
     paired_jackknife_test,
     paired_t_test,

@@ -14,7 +14,7 @@ def test_the_contract_is_read(report):
     assert [m.name for m in study.methods] == ["baseline", "steady", "halting"]
     halting = study.methods[2]
     assert halting.stopped_replicas == (2,)
-    assert halting.coefficients == {"beta": 0.2, "alpha": 0.0}
+    assert (halting.method.beta, halting.method.alpha) == (0.2, 0.0)
     assert study.method_folder("steady") == folder / "methods" / "steady"
 
 
