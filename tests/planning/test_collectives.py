@@ -6,44 +6,32 @@ import jax
 import pytest
 
 from churn_jax.training import MeshShape
-from churn_jax.training.partition import DATA, MEMBER, REPLICA
+from churn_jax.training.partition import DATA, MEMBER
 from tests.training import tiny
 from tests.training.test_sharding import METHODS
 
 # What the compiler makes of the step is what is looked at.
-methods = pytest.mark.parametrize("name", [n for n in METHODS if "plain" not in n])
-optimized = pytest.mark.usefixtures("fully_optimized")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fully_optimized")]
 REPLICAS, MEMBERS = 4, 2
 
 
 @functools.cache
 def step_of(name):
     """The step on a (2, 2, 2) mesh, compiled but never run, and its collectives."""
-    method = METHODS[name]
-    taught_by = tiny.teacher(MEMBERS) if method.needs_teacher else None
-    run = tiny.make_run(method, mesh=MeshShape(2, 2, 2), replicas=REPLICAS)
-    return tiny.compiled(run, taught_by=taught_by)
+    run = tiny.make_run(METHODS[name], mesh=MeshShape(2, 2, 2), replicas=REPLICAS)
+    return tiny.compiled(run)
 
 
-@pytest.mark.slow
-@optimized
-@methods
-def test_replicas_never_communicate(name):
+@pytest.mark.parametrize("name", ["co-distilled pair", "stale twins"])
+def test_replicas_never_communicate_and_members_only_logits_and_scalars(name):
+    """`test_teachers.py` has what teachers move."""
     found = step_of(name)[2]
-    assert found
-    assert [c for c in found if REPLICA in c.axes] == []
-    # No collective mixes members and data either: each is one of the two.
+    # No collective crosses replicas or mixes members and data.
     assert {c.axes for c in found} == {(MEMBER,), (DATA,)}
-
-
-@pytest.mark.slow
-@optimized
-@methods
-def test_only_logits_and_scalars_move_between_members(name):
     local_replicas, local_batch = REPLICAS // 2, tiny.BATCH // 2
     logits = local_replicas * MEMBERS * local_batch * tiny.CLASSES * 4
     scalars = local_replicas * MEMBERS * 4  # a number of every network
-    moved = [c for c in step_of(name)[2] if MEMBER in c.axes]
+    moved = [c for c in found if MEMBER in c.axes]
     gathered = [c for c in moved if c.kind == "all-gather"]
     assert {part for c in gathered for part in c.parts} == {logits}
     others = [c for c in moved if c.kind != "all-gather"]
@@ -51,8 +39,6 @@ def test_only_logits_and_scalars_move_between_members(name):
     assert all(part <= scalars for c in others for part in c.parts)
 
 
-@pytest.mark.slow
-@optimized
 def test_data_shards_only_reduce():
     session, _, found = step_of("co-distilled pair")
     kinds = {c.kind for c in found if DATA in c.axes}

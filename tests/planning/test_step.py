@@ -15,6 +15,7 @@ from churn_jax.training import MeshShape
 from churn_jax.training.session import open_session
 from tests.experiments.presets import STUDIES
 from tests.experiments.presets import study as preset
+from tests.refusals import refusals
 
 ROW = MethodSpec("a", "A", ERM())
 
@@ -39,15 +40,10 @@ def on_mesh(config, *axes, replicas=4):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("baseline", "ensemble")),
-        "codistill_skl",
-    ],
+    "name", [pytest.param("ensemble", marks=pytest.mark.slow), "codistill_skl"]
 )
 def test_the_arguments_are_those_of_a_session_of_the_study(name):
-    members = 1 if name == "baseline" else 2
-    config = on_mesh(preset("digits"), 2, members, 2)
+    config = on_mesh(preset("digits"), 2, 2, 2)
     step = study_step(config, name, jax.devices())
     inputs = load_inputs(config.data, config.data.train_size)
     run = row_run(config, config.spec(name), 10)
@@ -62,7 +58,17 @@ def test_the_arguments_are_those_of_a_session_of_the_study(name):
     assert step.program.mapping == session.program.mapping
 
 
-@pytest.mark.usefixtures("fully_optimized")  # as users trace a step
+@pytest.fixture
+def compiler_options():
+    """What programs are compiled with for users; nothing is compiled here."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)
+
+
+@pytest.mark.usefixtures("compiler_options")
 def test_the_parts_are_all_of_the_arguments_and_teachers_are_sharded():
     config = on_mesh(preset("dm-digits"), 2, 2, 2)
     step = study_step(config, "ods", jax.devices())
@@ -88,10 +94,17 @@ def test_teachers_are_those_that_teach(study, row, own, old, cached):
 
 
 def test_a_calibrated_teacher_is_planned_with_its_members_temperatures():
-    config = preset("elodi-table8:tiny")
-    step = study_step(config, "all_diff_strong_calibrated", jax.devices())
+    """The teacher's networks are of two kinds."""
+    config = preset("elodi-digits:tiny")
+    rows = {spec.name: spec for spec in config.methods}
+    kinds = ((rows["ensemble"].model, 3), (rows["old_ensemble"].model, 1))
+    rows["ensemble"] = dataclasses.replace(rows["ensemble"], models=kinds)
+    teaching = dataclasses.replace(rows["elodi"].teaching, calibrated=True)
+    rows["elodi"] = dataclasses.replace(rows["elodi"], teaching=teaching)
+    config = dataclasses.replace(config, methods=tuple(rows.values()))
+    step = study_step(config, "elodi", jax.devices())
     found = [variables["temperature"].shape for variables in step.parts["teachers"]]
-    assert found == [(1, 1, 1)] * 8  # replica, network, its heads
+    assert found == [(2, 3, 1), (2, 1, 1)]  # replicas, networks, heads
     step.jitted.lower(*step.arguments)
 
 
@@ -125,18 +138,14 @@ def test_crops_of_each_replicas_own_are_fed_as_such():
     assert study_step(shared, "baseline", jax.devices()).program.feed == "shared"
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"batch_size": 500}, "batch_size 500 is larger than the training set, 192"),
-        ({"mesh": MeshShape(1, 4, 1)}, "cannot be sharded over a member axis of 4"),
-        ({"mesh": MeshShape(2, 2, 4)}, "needs 16 devices; 8 are present"),
-    ],
+test_what_does_not_fit_is_said = refusals(
+    ({"batch_size": 500}, "batch_size 500 is larger than the training set, 192"),
+    ({"mesh": MeshShape(1, 4, 1)}, "cannot be sharded over a member axis of 4"),
+    ({"mesh": MeshShape(2, 2, 4)}, "needs 16 devices; 8 are present"),
+    call=lambda changes: study_step(
+        trained_with(preset("digits"), **changes), "codistill_skl", jax.devices()
+    ),
 )
-def test_what_does_not_fit_is_said(changes, said):
-    with pytest.raises(ValueError, match=said):
-        config = trained_with(preset("digits"), **changes)
-        study_step(config, "codistill_skl", jax.devices())
 
 
 def test_replicas_that_take_turns_are_planned_as_one_turn_next_to_those_that_wait():
@@ -206,8 +215,8 @@ def test_a_file_of_the_users_own_is_opened(tmp_path):
     assert row_sizes(mine, dataclasses.replace(ROW, train_size=50)).train == 50
 
 
-def test_data_of_unknown_size_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"digits, mnist.*got 'mine\.npz'"):
-        row_sizes(DataConfig("mine.npz"), ROW)
-    with pytest.raises(ValueError, match="train_size=70000 is more than the 54000"):
-        row_sizes(DataConfig("mnist", train_size=70_000), ROW)
+test_data_of_unknown_size_are_refused_by_name = refusals(
+    (DataConfig("mine.npz"), r"digits, mnist.*got 'mine\.npz'"),
+    (DataConfig("mnist", train_size=70_000), "train_size=70000 is more than the 54000"),
+    call=lambda data: row_sizes(data, ROW),
+)
