@@ -15,6 +15,7 @@ from churn_jax.ensembles import starting_from
 from churn_jax.methods import ERM, Codistillation, pytree
 from churn_jax.training import OptimizerConfig, TrainConfig
 from churn_jax.training.partition import make_mesh
+from churn_jax.training.run import stopped_replicas
 from churn_jax.training.state import init_coefficients
 from tests.training import tiny
 
@@ -39,7 +40,7 @@ def mapped():
 
     @functools.cache
     def made(mapping):
-        stepper = tiny.stepper(tiny.make_run(PAIR, replicas=2, mapping=mapping))
+        stepper = tiny.stepper(tiny.make_run(PAIR, mapping=mapping))
         with tiny.compilations() as names:
             epoch(stepper, stepper.inputs(0))
         return stepper, [n for n in names if "steps" in n], stepper.now()
@@ -52,7 +53,7 @@ def test_the_step_is_compiled_once_and_an_epoch_meets_no_host(mapped, mapping):
     """On CPU the device is the host: what the guard refuses there is host to device."""
     stepper, first, _ = mapped(mapping)
     assert len(first) == 1
-    assert len(stepper.states) == (2 if mapping == "loop" else 1)
+    assert len(stepper.states) == (4 if mapping == "loop" else 1)
     with tiny.compilations() as names:
         for number in (1, 2):
             inputs = stepper.inputs(number)
@@ -88,7 +89,6 @@ def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
         return tiny.make_run(
             ERM(),
             network=starting_from(tiny.LINEAR, given, name="given"),
-            replicas=2,
             optimizer=OptimizerConfig(learning_rate=rate),
         )
 
@@ -106,12 +106,30 @@ def test_runs_that_differ_in_rates_and_weights_share_what_is_compiled():
 @pytest.mark.parametrize("mapping", [UNROLL, LOOP])
 def test_mappings_compute_the_same(mapped, mapping):
     ours, theirs = mapped(mapping)[2], mapped("vmap")[2]
-    assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 2
+    assert ours.step.tolist() == [tiny.STEPS_PER_EPOCH] * 4
     for field in ("params", "model_state", "opt_state"):
         gap = tiny.largest_difference(getattr(ours, field), getattr(theirs, field))
         # Four updates of momentum SGD; each rounds its sums in another order.
         assert gap < 5e-6, field
     assert tiny.largest_difference(ours.sums, theirs.sums) < 1e-5
+
+
+def test_a_diverging_replica_stops_alone_and_the_others_do_not_notice(mapped):
+    """Under a vmapped convolution, whose bad slots spoil their neighbours."""
+    clean = mapped("vmap")[2]
+    rates = OptimizerConfig(learning_rate=(0.1, 1e30, 0.1, 0.1), weight_decay=0.0)
+    mixed = tiny.stepper(tiny.make_run(PAIR, optimizer=rates))
+    once, state = mixed.advance(1), mixed.advance(tiny.STEPS_PER_EPOCH - 1)
+    assert state.alive.tolist() == [True, False, True, True]
+    for r in (0, 2, 3):
+        assert tiny.bitwise_equal(tiny.replica(clean, r), tiny.replica(state, r))
+    (stopped,) = stopped_replicas(state, mixed.session.terms)
+    assert (stopped.replica, stopped.step) == (1, 1)
+    assert stopped.term in mixed.session.terms
+    # Frozen as it was before the refused update, and its sums stay finite.
+    assert int(state.step[1]) == 1 and np.isfinite(state.sums).all()
+    before, after = (tiny.replica(tiny.weights(s), 1) for s in (once, state))
+    assert tiny.bitwise_equal(before, after)
 
 
 def test_the_state_is_donated(mapped):

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding
 
 from churn_jax.data import augment, normalize
 from churn_jax.ensembles import Outputs
-from churn_jax.methods import ERM, Batch, Codistillation, EnsembleDistillation
+from churn_jax.methods import Batch, Codistillation, EnsembleDistillation
 from churn_jax.training import MeshShape
 from churn_jax.training.predictions import predict_split
 from churn_jax.training.state import TrainState, member_weights
@@ -25,22 +25,19 @@ from tests.training import tiny
 METHODS = {
     "co-distilled pair": Codistillation(beta=0.3, alpha=0.1),
     "distilled ensemble": EnsembleDistillation(members=2, deploy="mean_probs"),
-    "plain ensemble": ERM(members=2, deploy="mean_probs"),
     "stale twins": Codistillation(
         beta=0.3, update="independent", refresh_steps=2, member_sample="bootstrap"
     ),
 }
-MESHES = [(2, 2, 2), (1, 1, 8), (4, 2, 1)]
 
-# A pair communicates along all axes. What members are taught, sample and remember is
-# in the slow ones.
-methods = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if "pair" in name else pytest.mark.slow)
-        for name in METHODS
-    ],
-)
+
+def methods(*names):
+    """A pair communicates along all axes; what members are taught and sample is slow.
+
+    `test_teachers.py` has teachers on a mesh, and `test_seeds.py` plain ensembles.
+    """
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in names]
+    return pytest.mark.parametrize("name", ["co-distilled pair", *slow])
 
 
 class Outcome(NamedTuple):
@@ -77,20 +74,10 @@ def outcome(name, shape):
     return Outcome(stepper, start, placed, first, third, logits)
 
 
-@methods
+@methods("stale twins")
 def test_a_mesh_computes_what_one_device_computes(name):
-    compare(name, (2, 2, 2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", MESHES[1:], ids=str)
-def test_other_meshes_compute_what_one_device_computes(shape):
-    compare("co-distilled pair", shape)
-
-
-def compare(name, shape):
-    one, mesh = outcome(name, (1, 1, 1)), outcome(name, shape)
-    assert mesh.stepper.session.program.mesh.size == np.prod(shape)
+    one, mesh = outcome(name, (1, 1, 1)), outcome(name, (2, 2, 2))
+    assert mesh.stepper.session.program.mesh.size == 8
     size = max(np.abs(g).max() for g in jax.tree.leaves(tiny.gradient(one.first)))
     assert size > 0.1, "gradients too small for the tolerance to mean anything"
     for pick in (
@@ -107,23 +94,16 @@ def compare(name, shape):
         assert tiny.largest_difference(pick(one), pick(mesh)) < 1e-5
     moved = tiny.largest_difference(one.first.params, one.third.params)
     assert moved > 1e-2
-    if "pair" in name:  # the networks of an ensemble are put together to be looked at
-        check_placement(mesh)
+    check_placement(mesh)
 
 
-@methods
+@methods("stale twins", "distilled ensemble")
 def test_the_gradient_is_the_one_of_a_plain_loop(name):
     """One device against `jax.grad` of a Python loop: no vmap, no mesh, no slots."""
     method, r = METHODS[name], 1
     one = outcome(name, (1, 1, 1))
     config, session = one.stepper.run.config, one.stepper.session
     data, inputs = tiny.dataset().train, session.parts[0].inputs(0)
-    # The batches of a replica: one for both networks, or one for each of an ensemble.
-    batches = [([0, 1], inputs.order, inputs.augment_key)]
-    if method.is_independent:
-        order, key = inputs.order.reshape(-1, 2, tiny.EXAMPLES), inputs.augment_key
-        key = key.reshape(-1, 2)
-        batches = [([m], order[:, m], key[:, m]) for m in range(2)]
     taught = jax.tree.map(np.asarray, session.teacher)
 
     def member(tree, m):
@@ -142,25 +122,22 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
         taught = ({"params": one.start.params[0], **one.start.model_state[0]},)
 
     def objective(params):
-        return sum(loss_of(params, *batch) for batch in batches)
-
-    def loss_of(params, members, order, augment_key):
-        rows = np.asarray(order)[r, : tiny.BATCH]
+        rows = np.asarray(inputs.order)[r, : tiny.BATCH]
         raw, labels = data.images[rows], jnp.asarray(data.labels[rows])
         counts = None
         if method.member_sample == "bootstrap":
             counts = member_weights(
                 "bootstrap", inputs.sample_key[r], jnp.asarray(rows)
             )
-        step_key = jax.random.fold_in(augment_key[r], 0)
+        step_key = jax.random.fold_in(inputs.augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))
         images = normalize(augment(raw, keys, config.augmentation), 0.5, 0.25)
         batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None, counts)
-        states = [member(one.start.model_state[0], m) for m in members]
+        states = [member(one.start.model_state[0], m) for m in range(2)]
         out = method.loss(
             forward,
-            [{"params": params[m], **s} for m, s in zip(members, states)],
+            [{"params": p, **s} for p, s in zip(params, states)],
             batch,
             teacher=teacher,
             step=jnp.int32(0),

@@ -252,7 +252,8 @@ def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
     teachers = [()] * part.chunks
     if session.program.teacher is not None:
         teachers = split(session.teacher, part.chunks)
-    step = make_step(part.program, donate=donate)
+    options = {} if donate else {"donate": False}
+    step = make_step(part.program, steps_per_call=1, **options)
     return Stepper(run, session, step, split(part.state, part.chunks), teachers)
 
 
