@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from churn_jax.methods import ERM
-from churn_jax.training import CsvLogger, LoggedRun, TensorBoardLogger, scalars, train
+from churn_jax.training import CsvLogger, LoggedRun, TensorBoardLogger, scalars
 from churn_jax.training.loggers import Loggers, MetricsWriter, as_loggers, flat
 from tests.refusals import refusals
-from tests.training import tiny
 from tests.training.tiny import read_metrics
 
 
@@ -208,16 +206,6 @@ test_what_is_no_logger_is_refused = refusals(
     call=as_loggers,
     error=(ValueError, TypeError),
 )
-
-
-def test_without_a_folder_a_table_is_refused_and_a_failure_is_still_said(capsys):
-    """`test_clicks.py` has what loggers are given in two launches."""
-    run, options = tiny.make_run(ERM(), network=tiny.LINEAR), {"show_progress": False}
-    with pytest.raises(ValueError, match="CsvLogger needs a folder"):
-        train(run, tiny.dataset(), loggers=["csv"], **options)
-    train(run, tiny.dataset(), loggers=[Recorder("log")], **options)
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said == "tiny: Recorder failed, and training goes on without it: no network"
 
 
 def write(folder, epochs, **options):

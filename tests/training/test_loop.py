@@ -23,10 +23,13 @@ from churn_jax.training.progress import COMPILING, Display, Work, line_interval
 from churn_jax.training.state import BestState
 from tests import reference_losses as reference
 from tests.training.digits import digits, digits_run
+from tests.training.test_loggers import Recorder
 from tests.training.tiny import read_metrics
 
 FAST = OptimizerConfig(learning_rate=0.3, weight_decay=0.0)
-run_of = functools.partial(digits_run, epochs=4, batch_size=32, optimizer=FAST)
+run_of = functools.partial(digits_run, epochs=8, batch_size=32, optimizer=FAST)
+# What most runs here have, whose step is compiled once.
+ENTROPY = MinimumEntropy(members=2, deploy="mean_probs", alpha=0.25)
 
 
 def accuracy(trained, split):
@@ -39,8 +42,7 @@ def wild(tmp_path_factory):
     """A rate so high that accuracy goes up and down: the best epoch is not the last."""
     directory = tmp_path_factory.mktemp("wild")
     optimizer = dataclasses.replace(FAST, learning_rate=0.8)
-    method = ERM(members=2, deploy="mean_probs")
-    run = run_of(method, weights="best", optimizer=optimizer, epochs=8)
+    run = run_of(ENTROPY, weights="best", optimizer=optimizer)
     return train(run, digits(), directory=directory), directory
 
 
@@ -88,16 +90,15 @@ def test_a_tie_keeps_the_earlier_epoch_and_a_stopped_replica_its_best():
 def test_metrics_hold_the_mean_of_the_epochs_terms(tmp_path):
     """At rate zero each batch is scored by the same weights, so the mean is known."""
     still = dataclasses.replace(FAST, learning_rate=0.0)
-    method = MinimumEntropy(alpha=0.25)
-    run = run_of(method, optimizer=still, epochs=2, eval_every_epochs=1)
+    run = run_of(ENTROPY, optimizer=still)
     trained = train(run, digits(), directory=tmp_path)
     part = digits().train
-    logits = trained.predict(part.images)
-    labels = np.tile(part.labels, (2, 1))
-    cross_entropy = reference.cross_entropy(logits, labels).mean(axis=-1)
-    entropy = reference.entropy(logits).mean(axis=-1)
+    logits = trained.predict(part.images, every_member=True)
+    labels = np.tile(part.labels, (2, 2, 1))
+    cross_entropy = reference.cross_entropy(logits, labels).mean(axis=-1).sum(axis=1)
+    entropy = reference.entropy(logits).mean(axis=-1).sum(axis=1)
     lines = read_metrics(tmp_path)
-    assert [line["step"] for line in lines] == [4, 8]
+    assert [line["step"] for line in lines] == [*range(4, 33, 4)]
     for line in lines:
         assert set(line["train"]) == {"loss", "cross_entropy", "entropy"}
         for name, expected in (
@@ -128,6 +129,8 @@ def test_training_in_bfloat16_keeps_float32_weights_and_learns():
 def test_a_run_that_cannot_be_trained_says_so():
     with pytest.raises(ValueError, match="run needs a trained teacher"):
         train(run_of(EnsembleDistillation()), digits())
+    with pytest.raises(ValueError, match="CsvLogger needs a folder"):
+        train(run_of(ENTROPY), digits(), loggers=["csv"])
     with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
         dataclasses.replace(run_of(ERM(members=2)), method=ERM())
 
@@ -228,14 +231,20 @@ def test_blocks_take_a_second_or_have_four_updates_on_a_cpu(updates, seconds, ex
     assert loop._next_block(updates, seconds) == expected
 
 
-def test_a_stopped_replica_is_reported_once(capsys):
-    """By the training, unless it shows nothing and its caller takes the progress."""
+def test_a_stopped_replica_and_a_failing_logger_are_reported_once(capsys):
+    """By the training, unless it shows nothing and its caller takes the progress.
+
+    `test_clicks.py` has what loggers are given in two launches.
+    """
     wild = dataclasses.replace(FAST, learning_rate=(0.3, 1e30))
-    run, found = run_of(epochs=1, optimizer=wild), []
+    run, found = run_of(ENTROPY, optimizer=wild), []
+    failed = "run: Recorder failed, and training goes on without it: no network"
     for shown in (True, False):
-        train(run, digits(), **({} if shown else {"show_progress": False}))
-        said = capsys.readouterr().out
+        given = {} if shown else {"show_progress": False}
+        train(run, digits(), loggers=[Recorder("log")], **given)
+        said = " ".join(capsys.readouterr().out.split())
         assert said.count("run: replica 1 stopped at update") == 1
+        assert said.count(failed) == 1
         assert ("run: validation accuracy" in said) == shown
     train(run, digits(), show_progress=False, on_progress=found.append)
     assert capsys.readouterr().out == ""
