@@ -35,8 +35,8 @@ def ready(run):
 
 @pytest.fixture(scope="module")
 def run():
-    method = AntiDistillation(members=2, strength=np.array([0.5, 2.0]))
-    return tiny_run(method, tiny_model(wide=True), replicas=2, optimizer=adagrad(RATE))
+    method = AntiDistillation(members=2, strength=np.array([0.5, 2.0, 1.0]))
+    return tiny_run(method, optimizer=adagrad(RATE))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
     program, inputs, before, after, scores = learned
     after = jax.device_get(after)
     # Two batches of the first window, two of ten examples in the second.
-    np.testing.assert_array_equal(after.step, [4, 4])
+    np.testing.assert_array_equal(after.step, [4, 4, 4])
     params, squares, wanted = dense_replica(run, program, inputs, before, stream, r)
     close = {"rtol": 2e-5, "atol": 1e-6}
     table, kept = (of_replica(run, t, r) for t in after.tables)
@@ -173,13 +173,13 @@ def test_sums_stay_where_they_are_when_a_segment_begins():
 
 
 @pytest.mark.slow
-def test_two_devices_learn_what_one_learns(run, stream, learned):
+def test_three_devices_learn_what_one_learns(run, stream, learned):
     _, _, _, alone, scores = learned
-    config = dataclasses.replace(run.config, mesh=MeshShape(replica=2))
+    config = dataclasses.replace(run.config, mesh=MeshShape(replica=3))
     wide = dataclasses.replace(run, config=config)
     _, _, _, spread, spread_scores = learn(wide, stream)
     table = spread.tables[0]
-    assert table.shape == alone.tables[0].shape == (2 * 18, 8)
+    assert table.shape == alone.tables[0].shape == (3 * 18, 8)
     assert table.sharding.shard_shape(table.shape) == (18, 8)
     close = {"rtol": 2e-5, "atol": 1e-6}
     for a, b in zip(spread_scores, scores, strict=True):
@@ -192,8 +192,8 @@ def test_two_devices_learn_what_one_learns(run, stream, learned):
 def test_no_operation_has_the_size_of_a_table():
     """Tables are updated in place, and XLA copies or selects none of them."""
     rows = 500_000
-    large = tiny_model(sizes=(rows, rows), features=(4,), wide=True, gate=True)
-    small = tiny_model(features=(4,), wide=True, gate=True)
+    large = tiny_model(sizes=(rows, rows), features=(4,), gate=True)
+    small = tiny_model(features=(4,), gate=True)
     method = AntiDistillation(members=2, deploy="gate", on="part")
     _, inputs, state = ready(tiny_run(method, small, replicas=2))
     table = jax.ShapeDtypeStruct((2 * large.rows, large.width), jnp.float32)

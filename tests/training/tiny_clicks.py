@@ -34,8 +34,9 @@ def tiny_model(**changes) -> ClickModel:
         "sizes": SIZES,
         "numeric": 2,
         "embedding_dim": 3,
-        "features": (5, 4),
+        "features": (5,),
         "components": 2,
+        "wide": True,
     }
     return ClickModel(**settings | changes)
 
