@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from churn_compare.store import PredictionsError, ShardWriter, read_shards, write_index
-from churn_jax import training
-from churn_jax.data import Split, normalize
+from churn_compare.store import ShardWriter, read_shards, write_index
+from churn_jax.data import normalize
 from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.training import MeshShape, OptimizerConfig, TrainConfig
@@ -178,40 +177,6 @@ def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch
     assert failed.value.errno == errno.ENOSPC
     assert len(asked) == -(-EXAMPLES // 4)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def trained():
-    from tests.training.test_streaming import digits, run_of
-
-    return training.train(run_of(), digits()), digits()
-
-
-def test_a_trained_run_writes_what_it_predicts(trained, tmp_path):
-    result, dataset = trained
-    part = dataset.test
-    meta = {"stopped": []}
-    folder = training.write_predictions(result, part, tmp_path / "p", meta=meta)
-    found = read_shards(folder)
-    np.testing.assert_array_equal(found.ids, part.ids)
-    np.testing.assert_array_equal(found.labels, part.labels)
-    assert found.meta == meta
-    expected = result.predict(part.images)
-    np.testing.assert_allclose(found.logits, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_what_cannot_be_written_is_an_error(trained, tmp_path):
-    result, dataset = trained
-    few = Split(*(a[:8] for a in vars(dataset.test).values()))
-    with pytest.raises(PredictionsError, match=r"bfloat16; got .* in float64"):
-        training.write_predictions(result, few, tmp_path / "p", dtype="float64")
-    with pytest.raises(PredictionsError, match="JSON-ready"):
-        training.write_predictions(result, few, tmp_path / "p", meta={"a": object()})
-    with pytest.raises(ValueError, match="weights must be config or ema"):
-        training.write_predictions(result, few, tmp_path / "p", weights="swa")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
-        training.write_predictions(result, few, tmp_path / "file")
 
 
 def test_a_prediction_needs_an_example():

@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
+from churn_compare.store import PredictionsError, read_shards
 from churn_jax import data
 from churn_jax.configuration.training import Seeds
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.methods import ERM
-from churn_jax.training import Interrupted, MeshShape, partition, train
+from churn_jax.training import (
+    Interrupted,
+    MeshShape,
+    partition,
+    train,
+    write_predictions,
+)
 from churn_jax.training.feed import Feed, Layout
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import draw_sample, epoch_order
@@ -127,14 +134,42 @@ def test_no_example_is_dropped_in_evaluation(resident, fed):
     np.testing.assert_array_equal(fed.predict(test.images), expected)
 
 
+def test_a_trained_run_writes_what_it_predicts(resident, tmp_path):
+    part = digits().test
+    folder = write_predictions(resident, part, tmp_path / "p", meta={"stopped": []})
+    found = read_shards(folder)
+    np.testing.assert_array_equal(found.ids, part.ids)
+    np.testing.assert_array_equal(found.labels, part.labels)
+    assert found.meta == {"stopped": []}
+    expected = resident.predict(part.images)
+    np.testing.assert_allclose(found.logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_written_is_an_error(resident, tmp_path):
+    few = digits().test.take(slice(8))
+    with pytest.raises(PredictionsError, match=r"bfloat16; got .* in float64"):
+        write_predictions(resident, few, tmp_path / "p", dtype="float64")
+    with pytest.raises(PredictionsError, match="JSON-ready"):
+        write_predictions(resident, few, tmp_path / "p", meta={"a": object()})
+    with pytest.raises(ValueError, match="weights must be config or ema"):
+        write_predictions(resident, few, tmp_path / "p", weights="swa")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write_predictions(resident, few, tmp_path / "file")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        {"mapping": "loop", "mesh": MeshShape(1, 1, 2)},
-        {"mapping": "unroll", "seeds": Seeds(sample="varied"), "sample": "bootstrap"},
-        {"mesh": MeshShape(1, 1, 4), "seeds": FIXED},
-        {"mesh": MeshShape(1, 2, 2), "networks": 2},
+        {
+            "mapping": "loop",
+            "mesh": MeshShape(1, 2, 2),
+            "networks": 2,
+            "seeds": Seeds(sample="varied"),
+            "sample": "bootstrap",
+        },
+        {"mapping": "unroll", "mesh": MeshShape(1, 1, 4), "seeds": FIXED},
     ],
     ids=str,
 )
