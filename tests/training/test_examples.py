@@ -138,39 +138,38 @@ test_answers_that_do_not_fit_the_classes_are_refused = refusals(
 )
 
 
-def with_images(change):
-    data = tiny.dataset()
-    part = dataclasses.replace(data.train, images=change(data.train.images))
-    return dataclasses.replace(data, train=part, validation=part, test=part)
+def data(validation=None, **changes):
+    """The tiny set with other examples, which are all of its splits."""
+    part = dataclasses.replace(tiny.dataset().train, **changes)
+    validation = part if validation is None else part.take(validation)
+    splits = {"train": part, "validation": validation, "test": part}
+    return dataclasses.replace(tiny.dataset(), **splits)
 
 
-@pytest.mark.parametrize(
-    ("network", "message"),
-    [
-        (from_linen(Convolved()), r"Convolved convolves .* images\[\.\.\., None\]"),
-        (from_nnx(NnxNormalised), r"tiny: NnxNormalised .*given \[B, H, W, C\]"),
-    ],
+IMAGES, LABELS = tiny.dataset().train.images, tiny.dataset().train.labels
+FLAT, FIRST = data(images=IMAGES[..., 0]), data(images=IMAGES.transpose(0, 3, 1, 2))
+UNKNOWN = dataclasses.replace(data(), validation=data(labels=LABELS + 1).train)
+CONVOLVED = from_linen(Convolved())
+
+
+def check(network, dataset):
+    check_run(tiny.make_run(ERM(), network=network), dataset)
+
+
+test_data_that_do_not_fit_are_refused = refusals(
+    (CONVOLVED, FLAT, r"Convolved convolves .* images\[\.\.\., None\]"),
+    (from_nnx(NnxNormalised), FLAT, r"tiny: NnxNormalised .*given \[B, H, W, C\]"),
+    (CONVOLVED, FIRST, r"tiny: .* channels last"),
+    (CONVOLVED, UNKNOWN, r"tiny: validation labels must lie in 0\.\.4"),
+    (CONVOLVED, data(slice(0)), "tiny: there are no validation examples"),
+    call=check,
 )
-def test_images_without_channels_are_refused_by_what_convolves(network, message):
-    data = with_images(lambda images: images[..., 0])
-    with pytest.raises(ValueError, match=message):
-        check_run(tiny.make_run(ERM(), network=network), data)
-    check_run(tiny.make_run(ERM(), network=one_layer(tiny.CLASSES)), data)
 
 
-def test_channels_first_are_refused():
-    data = with_images(lambda images: images.transpose(0, 3, 1, 2))
-    with pytest.raises(ValueError, match=r"tiny: .* channels last"):
-        check_run(tiny.make_run(ERM(), network=from_linen(Convolved())), data)
+def test_what_does_not_convolve_takes_images_without_channels():
+    check(one_layer(tiny.CLASSES), FLAT)
     with pytest.raises(ValueError, match=r"images: .* channels last"):
-        placed(data.test.images, None)
-
-
-def test_labels_that_are_no_classes_are_refused():
-    data = tiny.dataset()
-    part = dataclasses.replace(data.train, labels=data.train.labels + 1)
-    with pytest.raises(ValueError, match=r"tiny: validation labels must lie in 0\.\.4"):
-        check_run(tiny.make_run(ERM()), dataclasses.replace(data, validation=part))
+        placed(FIRST.test.images, None)
 
 
 def test_teachers_of_some_classes_say_which():
@@ -188,13 +187,6 @@ def test_teachers_of_some_classes_say_which():
         open_session(student, tiny.dataset(), teacher=tiny.teacher(2))
     with pytest.raises(ValueError, match="tiny: teacher teaches 2 replicas"):
         tiny.session_of(student, taught_by=tiny.teacher(2, replicas=2))
-
-
-def test_an_empty_validation_split_is_refused():
-    data = tiny.dataset()
-    empty = dataclasses.replace(data, validation=data.train.take(slice(0)))
-    with pytest.raises(ValueError, match="tiny: there are no validation examples"):
-        check_run(tiny.make_run(ERM()), empty)
 
 
 # Token ids: what is refused; `tests/studies/test_text_study.py` trains on them.

@@ -84,7 +84,7 @@ def begin_anew(folder):
 
 @pytest.mark.parametrize("lose", [remove, move, begin_anew])
 def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, lose):
-    folder, run = tmp_path / "study", tiny.make_run(ERM(), epochs=3)
+    folder, run = tmp_path / "study", tiny.make_run(ERM(), network=tiny.LINEAR)
     left = []
 
     def gone(progress):
@@ -102,7 +102,11 @@ def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, 
 
 def test_nothing_is_trained_into_a_folder_in_use(holder, tmp_path, refused):
     with pytest.raises(FolderInUseError, match="process 4711 on box"):
-        train(tiny.make_run(ERM()), tiny.dataset(), directory=tmp_path)
+        train(
+            tiny.make_run(ERM(), network=tiny.LINEAR),
+            tiny.dataset(),
+            directory=tmp_path,
+        )
     for fresh in ([], ["--fresh"]):
         words = ["study", "digits:tiny", *fresh, "--out", tmp_path]
         refused(words, "is in use by process 4711 on box")

@@ -1,12 +1,12 @@
 """What is vmapped, written one after another or called, by network and backend."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
 import pytest
 
-from churn_jax import data
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
@@ -106,20 +106,13 @@ def test_replicas_called_two_at_a_time_train_like_all_at_once():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mlp", "resnet8"])
-def test_replicas_over_cores_have_the_bits_of_replicas_one_by_one(name):
-    digits = data.load("digits", train_size=192)
-    settings = TrainConfig(replicas=6, epochs=2, batch_size=64)
-
-    def run(**changed):
-        group = Group(ModelConfig(name).build(10), 1)
-        return Run("a", ERM(), (group,), dataclasses.replace(settings, **changed))
-
-    spread = over_cores(run())
+def test_replicas_over_cores_have_the_bits_of_replicas_one_by_one():
+    run = functools.partial(tiny.make_run, ERM(), network=tiny.NETWORK, replicas=6)
+    spread = over_cores(run(mapping="auto"))
     assert spread.config.mesh == MeshShape(replica=6)  # of eight devices
-    named = run(mesh=MeshShape(data=2))
+    named = run(mapping="auto", mesh=MeshShape(data=2))
     assert over_cores(named) is named
-    kinds = (run(mapping="loop"), spread, run(mesh=MeshShape(replica=3)))
-    one_by_one, *others = (train(kind, digits).params for kind in kinds)
+    kinds = (run(mapping="loop"), spread, run(mapping="auto", mesh=MeshShape(3)))
+    one_by_one, *others = (train(kind, tiny.dataset()).params for kind in kinds)
     for other in others:
         jax.tree.map(np.testing.assert_array_equal, other, one_by_one)

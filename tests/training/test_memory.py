@@ -14,7 +14,6 @@ from churn_jax.data import Augmentation
 from churn_jax.methods import LossOutput, Method, coefficient, forward, static
 from churn_jax.training import MeshShape, OptimizerConfig
 from churn_jax.training.run import stopped_replicas
-from churn_jax.training.step import term_names
 from tests.refusals import refusals
 from tests.training import tiny
 
@@ -134,22 +133,14 @@ def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
     assert np.isfinite(state.memory["frequency"]).all()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        ("nothing", r"Remembers.loss must keep the form of its memory, .* \(\)"),
-        ("shape", r"'float32\[5\]'.*; got .*'float32\[1, 5\]'"),
-        ("local", "must return one memory .* differ along data "),
-    ],
+test_a_memory_of_another_form_is_refused = refusals(
+    ("nothing", r"Remembers.loss must keep the form of its memory, .* \(\)"),
+    ("shape", r"'float32\[5\]'.*; got .*'float32\[1, 5\]'"),
+    ("local", "must return one memory .* differ along data "),
+    call=lambda spoil: tiny.session_of(
+        a_run(Remembers(members=2, spoil=spoil), **MESH)
+    ),
 )
-def test_a_memory_of_another_form_is_refused(spoil, message):
-    session, state = history("mesh")[0].session, history("mesh")[1][0]
-    inputs = session.parts[0].inputs(0)
-    method = dataclasses.replace(inputs.coefficients.method, spoil=spoil)
-    coefficients = dataclasses.replace(inputs.coefficients, method=method)
-    inputs = dataclasses.replace(inputs, coefficients=coefficients)
-    with pytest.raises(ValueError, match=message):
-        term_names(session.program, state, inputs, (), *session.data)
 
 
 @struct.dataclass

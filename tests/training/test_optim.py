@@ -172,8 +172,9 @@ def test_fast_weights_move_at_their_own_rate(name, clip):
         assert update != 0
 
 
-@pytest.mark.parametrize("decay", ["l2", "decoupled"])
-@pytest.mark.parametrize("decay_on", ["kernels", "all"])
+@pytest.mark.parametrize(
+    ("decay", "decay_on"), [("l2", "kernels"), ("decoupled", "all")]
+)
 def test_fast_weights_never_decay_and_members_biases_are_no_kernels(decay, decay_on):
     found = moved(0.0, decay=decay, decay_on=decay_on)
     vectors = -0.1 * 0.5 * 2.0 if decay_on == "all" else 0.0
