@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from churn_jax.cli import main
 from churn_jax.configuration import from_json, to_json
 from churn_jax.studies import StudyConfig, preset
 from churn_jax.studies.folder import importable
@@ -40,18 +42,14 @@ def test_the_column_is_the_difference_of_the_two_highest_logits(example):
 
 
 @pytest.fixture
-def finished(tmp_path):
+def finished(example, tmp_path, monkeypatch, capsys):
     """What the command prints, which must end well."""
-    path = os.pathsep.join([str(EXAMPLES), *sys.path])
-    environment = dict(os.environ, PYTHONPATH=path)
+    monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        words = [sys.executable, "-m", "churn_jax", *map(str, words)]
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 0
+        return capsys.readouterr().out
 
     return run
 
@@ -84,9 +82,9 @@ def script(tmp_path):
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     environment["XLA_FLAGS"] = environment.get("XLA_FLAGS", "") + FLAG
 
-    def start(*words):
+    def start():
         return subprocess.Popen(
-            [sys.executable, str(SCRIPT), *words],
+            [sys.executable, str(SCRIPT), "run", "2,2,2"],
             cwd=tmp_path,
             env=environment,
             stdout=subprocess.PIPE,
@@ -98,32 +96,31 @@ def script(tmp_path):
 
 
 def predictions(folder):
-    files = sorted(folder.glob("*/methods/*/predictions.npz"))
+    files = sorted(folder.glob("run/*/methods/*/predictions.npz"))
     return {str(f.relative_to(folder)): np.load(f)["logits"] for f in files}
 
 
 @pytest.mark.slow
 def test_a_killed_script_goes_on_bit_by_bit(script, tmp_path):
-    mesh = "2,2,2"
-    whole = script("whole", mesh)
-    assert (said := whole.communicate()[0]) and whole.returncode == 0, said
-    killed = script("cut", mesh)
-    row = "beta=0.1"
-    while not list(tmp_path.glob(f"cut/Linen/methods/{row}/checkpoints/*")):
+    """The row in which it was killed is the one that is trained without a break."""
+    row = tmp_path / "run" / "Linen" / "methods" / "beta=0.1"
+    killed = script()
+    while not list(row.glob("checkpoints/*")):
         assert killed.poll() is None, killed.communicate()[0]
         time.sleep(0.05)
     killed.kill()
     killed.communicate()
     assert killed.returncode == -9
-    before = predictions(tmp_path / "cut")
-    again = script("cut", mesh)
-    assert (said := again.communicate()[0]) and again.returncode == 0, said
-    assert (
-        "finished before, kept" in said
-        and "Margin" in (tmp_path / "cut" / "NNX" / "report.html").read_text()
-    )
-    expected, found = predictions(tmp_path / "whole"), predictions(tmp_path / "cut")
-    assert len(before) < len(found) == len(expected) == 8
-    for name, logits in expected.items():
-        np.testing.assert_array_equal(logits, found[name])
+    before, found = predictions(tmp_path), []
+    for _ in range(2):
+        again = script()
+        assert (said := again.communicate()[0]) and again.returncode == 0, said
+        assert "finished before, kept" in said
+        found.append(predictions(tmp_path))
+        shutil.rmtree(row)
+    assert "Margin" in (tmp_path / "run" / "NNX" / "report.html").read_text()
+    resumed, undisturbed = found
+    assert len(before) < len(resumed) == len(undisturbed) == 8
+    for name, logits in undisturbed.items():
+        np.testing.assert_array_equal(logits, resumed[name])
         assert logits.shape == (4, 897, 10)
