@@ -40,6 +40,10 @@ from tests.studies.small import (
 )
 
 
+# Of studies; that of a step and of its teachers is tested in tests/training.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def opened(versions):
     return FinishedStudy(versions)
@@ -239,7 +243,6 @@ def test_the_cost_counts_teachers_old_models_and_what_is_cached():
     assert 0.4 * forward < of_old < 0.5 * forward
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mapping", "offline"), [("vmap", False), ("loop", True)])
 def test_a_point_of_a_sweep_is_the_row_of_the_study(
     versions, tmp_path, mapping, offline
@@ -256,7 +259,6 @@ def test_a_point_of_a_sweep_is_the_row_of_the_study(
     assert np.max(np.abs(points[0] - points[1])) > 1e-2
 
 
-@pytest.mark.slow
 def test_logits_of_a_file_teach_what_their_network_teaches(versions, opened, tmp_path):
     """A network of any framework teaches by its logits of the training examples."""
     train = opened.dataset.train

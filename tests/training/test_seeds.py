@@ -193,16 +193,13 @@ class Stops(nn.Module):
 
 
 def test_a_stopped_network_leaves_the_logged_loss_of_the_others(tmp_path):
-    losses = []
-    for at in (1000, 1):
-        run = tiny.make_run(ERM(members=2), network=tiny.LINEAR, replicas=1, epochs=1)
-        groups = (Group(tiny.LINEAR, 1), Group(from_linen(Stops(at)), 1))
-        run = dataclasses.replace(run, groups=groups)
-        folder = tmp_path / str(at)
-        train(run, tiny.dataset(), directory=folder, show_progress=False)
-        (line,) = (folder / "metrics.jsonl").read_text().splitlines()
-        losses += json.loads(line)["train"]["loss"]
-    assert losses[1] == pytest.approx(losses[0], rel=0.5)  # of one update for one
+    run = tiny.make_run(ERM(members=2), network=tiny.LINEAR, replicas=1, epochs=1)
+    groups = (Group(tiny.LINEAR, 1), Group(from_linen(Stops(1)), 1))
+    run = dataclasses.replace(run, groups=groups)
+    train(run, tiny.dataset(), directory=tmp_path, show_progress=False)
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    (loss,) = json.loads(line)["train"]["loss"]
+    assert 2.5 < loss < 5  # 1.8 of each; 9 if four updates counted as one
 
 
 @pytest.mark.slow
