@@ -39,7 +39,6 @@ from tests.studies.small import (
     with_rows,
 )
 
-
 # Of studies; that of a step and of its teachers is tested in tests/training.
 pytestmark = pytest.mark.slow
 
