@@ -31,12 +31,18 @@ from churn_compare.documents import (
 from churn_compare.option_list import read_options
 from churn_jax.analysis import UpdatesBySize
 from churn_jax.reports.artefacts import Study, read_study
+from churn_jax.studies.study import FinishedStudy
 from experiments.elodi import displacement_figures as figures
 from experiments.elodi.displacement_numbers import (
     FEWEST_NETWORKS,
     Comparison,
     DisplacementOptions,
+    FeatureComparison,
+    FeatureSpace,
+    Norms,
+    compare_features,
     compare_rows,
+    feature_space,
     read_networks,
     updates_of_mixture,
 )
@@ -51,6 +57,7 @@ FIT_HEADS = (
     "p",
     "Images with p ≤ 0.05",
 )
+AGREEMENT_HEADS = ("Row", "Same class as mean logits %", "Relative distance")
 RATE_HEADS = ("Members", "ER old %", "ER new %", "NFR %", "Relative NFR %")
 CLEAR = 0.05
 MIXTURE = "Heterogeneous"
@@ -67,6 +74,7 @@ class DisplacementReport:
     # updates between heterogeneous ensembles; None if not asked for
     mixture: UpdatesBySize | None
     mixed: tuple[str, ...]  # labels of their rows
+    features: FeatureComparison | None  # None if not asked for
     classes: int  # how many of the classes all rows know
     examples: int  # how many were compared
 
@@ -84,15 +92,19 @@ def displacement_report(
     options: DisplacementOptions,
     *,
     heterogeneous: Sequence[str] = (),
+    space: FeatureSpace | None = None,
     on_part: Callable[[str], None] = lambda part: None,
 ) -> DisplacementReport:
     """Compares the networks of two rows; `on_part` is called after every part."""
     study = read_study(run_dir)
     networks = read_networks(study, list(dict.fromkeys([old, new, *heterogeneous])))
     others = [None] if old == new else [None, networks[new]]
-    mixture = None
+    mixture = features = None
     if heterogeneous:  # before the long part, which a wrong row would spoil
         mixture = updates_of_mixture([networks[r] for r in heterogeneous], options)
+    if space is not None:
+        rows = list(dict.fromkeys([old, new]))
+        features = compare_features(space, networks, rows, options, on_part)
     found = tuple(compare_rows(networks[old], x, options, on_part) for x in others)
     return DisplacementReport(
         study=study,
@@ -100,22 +112,27 @@ def displacement_report(
         comparisons=found,
         mixture=mixture,
         mixed=tuple(networks[row].label for row in heterogeneous),
+        features=features,
         classes=len(networks[old].classes),
         examples=len(networks[old].labels),
     )
 
 
 def figures_of(report: DisplacementReport) -> Iterator[Figure]:
-    """The paper's Figures 2 to 5 and 8 to 10, and one of Eq. 5."""
-    options = report.options
+    """The paper's Figures 2 to 5 and 8 to 12, and one of Eq. 5."""
+    draws = report.options.draws, report.options.seed
     yield figures.errors_and_flips(report.updates)
     for letter, found in zip("ab", report.comparisons, strict=False):
-        yield figures.plane_figure(
-            found, f"figure3{letter}", options.draws, options.seed
-        )
+        yield figures.plane_figure(found.plane, found.label, f"figure3{letter}", *draws)
         yield figures.flip_ranks(found, f"figure4{letter}")
         yield figures.norm_histograms(found, f"figure5{letter}")
         yield figures.top_shares(found, f"top-classes-{letter}")
+    if (features := report.features) is not None:
+        label = features.norms[-1].label
+        if features.plane is not None:
+            yield figures.plane_figure(features.plane, label, "figure11", *draws)
+        for letter, norms in zip("ab", features.norms, strict=False):
+            yield figures.norm_histograms(norms, f"figure12{letter}")
 
 
 def displacement_document(report: DisplacementReport) -> Document:
@@ -126,6 +143,13 @@ def displacement_document(report: DisplacementReport) -> Document:
         remark = (
             f"{fewest} networks of a kind are few: a test on fewer than "
             f"{FEWEST_NETWORKS} finds only coarse departures from normal logits."
+        )
+        blocks.append(Text(remark, "note"))
+    features = report.features
+    if features is not None and not features.space.one_reference:
+        remark = (
+            f"{features.space.reference} has replicas that differ, so the features of "
+            "other rows live in several spaces; fix its seeds."
         )
         blocks.append(Text(remark, "note"))
     options, images = report.options, len(report.comparisons[0].fits[0].p)
@@ -141,6 +165,14 @@ def displacement_document(report: DisplacementReport) -> Document:
     )
     blocks.append(Text(about))
     blocks += [_fits(found) for found in report.comparisons]
+    if features is not None:
+        blocks += [_fits(norms) for norms in features.norms]
+        title = f"Mean features under the last layer of {features.space.reference}"
+        rows = [
+            (label, f"{100 * x.agreement:.2f}", f"{x.relative_distance:.3f}")
+            for label, x in features.agreement.items()
+        ]
+        blocks.append(Table(AGREEMENT_HEADS, rows, title))
     for label, updates in report.updates.items():
         mixed = f" of {', '.join(report.mixed)}" if label == MIXTURE else ""
         blocks.append(Table(RATE_HEADS, _rates(updates), f"Updates, {label}{mixed}"))
@@ -148,7 +180,7 @@ def displacement_document(report: DisplacementReport) -> Document:
     return Document(title, blocks=blocks)
 
 
-def _fits(found: Comparison) -> Table:
+def _fits(found: Norms) -> Table:
     rows = [
         (
             str(fit.size),
@@ -162,7 +194,7 @@ def _fits(found: Comparison) -> Table:
         for fit in found.fits
     ]
     networks = " and ".join(map(str, found.networks))
-    title = f"How far logits move, {found.label}, {networks} networks"
+    title = f"How far {found.what} move, {found.label}, {networks} networks"
     return Table(FIT_HEADS, rows, title)
 
 
@@ -199,15 +231,18 @@ def write_displacement(
 
 def _record(report: DisplacementReport) -> dict:
     """All numbers of the tables and figures but the norms themselves."""
+    features = report.features
+
+    def fits(found: Norms) -> dict:
+        return {name: getattr(found, name) for name in ("label", "networks", "fits")}
+
     return {
         "options": report.options,
         "examples": report.examples,
         "classes": report.classes,
         "comparisons": [
             {
-                "label": found.label,
-                "networks": found.networks,
-                "fits": found.fits,
+                **fits(found),
                 "updates": found.updates,
                 "flip_ranks": found.ranks,
                 "top_classes": {"top": found.top, "shares": found.shares},
@@ -216,6 +251,12 @@ def _record(report: DisplacementReport) -> dict:
         ],
         "heterogeneous": report.mixture
         and {"rows": report.mixed, "updates": report.mixture},
+        "features": features
+        and {
+            "reference": features.space.reference,
+            "norms": [fits(norms) for norms in features.norms],
+            "agreement": features.agreement,
+        },
     }
 
 
@@ -228,6 +269,9 @@ class Arguments(DisplacementOptions):
         old: row of the old networks, or predictions of any framework, `FILE.npz`.
         new: row of the new networks; default the old row.
         heterogeneous: rows whose networks form mixed ensembles.
+        features: compare features too: the row whose last layer classifies the
+            features of both rows, which were trained with `BackwardCompatible` against
+            it.
         out: folder of tables and figures; default `displacement` in the study's.
     """
 
@@ -235,6 +279,7 @@ class Arguments(DisplacementOptions):
     old: str
     new: str = ""
     heterogeneous: tuple[str, ...] = ()
+    features: str = ""
     out: Path | None = None
 
 
@@ -243,12 +288,17 @@ def displacement(argv: Sequence[str]) -> int:
     asked = read_options(Arguments, argv, prog=PROGRAM, description=__doc__)
     names = [field.name for field in dataclasses.fields(DisplacementOptions)]
     options = DisplacementOptions(**{name: getattr(asked, name) for name in names})
+    new, space = asked.new or asked.old, None
+    if asked.features:
+        study = FinishedStudy(asked.folder)
+        space = feature_space(study, asked.features, (asked.old, new))
     found = displacement_report(
         asked.folder,
         asked.old,
-        asked.new or asked.old,
+        new,
         options,
         heterogeneous=asked.heterogeneous,
+        space=space,
         on_part=lambda part: print(f"{part}: done"),
     )
     out = asked.out or asked.folder / "displacement"

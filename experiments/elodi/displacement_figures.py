@@ -1,8 +1,10 @@
 """Figures of how far logits move, each as SVG for the page and as PNG.
 
-A `Plane` has the logits of the two classes that networks confuse most, on examples of
-those classes, with arrows from the old to the new model's, judged between the two
-alone; of networks of two classes that is the paper's example.
+A `Plane` has two numbers per network and image, with arrows from the old to the new
+model's: the logits of the two classes that networks confuse most, on examples of those
+classes, judged between the two alone; of networks of two classes that is the paper's
+example. Or they are features, where there are two of them, of the three classes that
+are confused most, judged by the reference's last layer.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from churn_compare.documents.plotting import (
 )
 from churn_jax.analysis import UpdatesBySize
 from churn_jax.analysis.displacement import drawn_weights, generator
-from experiments.elodi.displacement_numbers import Comparison, Plane
+from experiments.elodi.displacement_numbers import Comparison, Norms, Plane
 
 MOST_RANKS = 10  # bars of a figure of ranks
 BINS = 60
@@ -32,9 +34,10 @@ DENSITY_DRAWS = 2000  # that a smooth curve is made of
 
 OLD, NEW = "#D55E00", "#009E73"
 ARROWS = {"negative flip": "#D81BD8", "positive flip": "#0072B2", "same": "#9A9A9A"}
-SHAPES = "^o"  # of the classes
+SHAPES = "^os"  # of the classes
 MEMBERS = 3
 PLANE_BINS = 26
+GRID = 60  # points a side that boundaries are found on
 
 
 def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
@@ -68,8 +71,8 @@ def errors_and_flips(updates: Mapping[str, UpdatesBySize]) -> Figure:
         )
 
 
-def norm_histograms(found: Comparison, name: str) -> Figure:
-    """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10)."""
+def norm_histograms(found: Norms, name: str) -> Figure:
+    """Norms and their simulated density, by image ([elodi] Fig. 5, 9, 10, 12)."""
     count = len(found.ids)
     columns = min(count, 2)
     lines = -(-count // columns)
@@ -84,14 +87,14 @@ def norm_histograms(found: Comparison, name: str) -> Figure:
             figure,
             done,
             name=name,
-            title=f"How far logits move, {found.label}",
+            title=f"How far {found.what} move, {found.label}",
             caption="Density. Bars: random ensembles of m networks that share none. "
             "Lines: normal displacements, mean and covariance / m estimated from all "
             "single networks. Dotted: norm of the mean displacement.",
         )
 
 
-def _norms_of_image(axes, found: Comparison, image: int) -> None:
+def _norms_of_image(axes, found: Norms, image: int) -> None:
     top = max(norms[:, image].max() for norms in found.drawn.values())
     edges = np.linspace(0, 1.02 * top if top > 0 else 1.0, BINS + 1)
     grid = np.linspace(0, edges[-1], 200)
@@ -170,9 +173,8 @@ def flip_kinds(plane: Plane, old, new) -> list[str]:
     return np.where(was == now, "same", changed).tolist()
 
 
-def plane_figure(comparison: Comparison, name: str, draws: int, seed: int) -> Figure:
-    """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8)."""
-    found = comparison.plane
+def plane_figure(found: Plane, label: str, name: str, draws: int, seed: int) -> Figure:
+    """Arrows of networks and ensembles, and their density ([elodi] Fig. 3, 8, 11)."""
     size = min(MEMBERS, len(found.old), len(found.new))
     ensembles = [side[:size].mean(axis=0) for side in (found.old, found.new)]
     with drawing(6.6, 7.2) as (figure, done):
@@ -190,7 +192,7 @@ def plane_figure(comparison: Comparison, name: str, draws: int, seed: int) -> Fi
             figure,
             done,
             name=name,
-            title=f"Logits of classes {classes}, {comparison.label}",
+            title=f"{found.what.capitalize()} of classes {classes}, {label}",
             caption=f"{len(found.labels)} test images, right or wrong among these "
             "classes alone. Thin lines are decision boundaries. Below: displacements "
             "of the image with the black border between random old and new networks or "
@@ -226,12 +228,16 @@ def _one_frame(panels, found: Plane, size: int) -> None:
     low, high = values.min(axis=0), values.max(axis=0)
     room = 0.05 * np.maximum(high - low, 1e-6)
     low, high = low - room, high + room
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, GRID).T))
+    scores = np.moveaxis(grid, 0, -1) @ found.kernel + found.bias
     for axes in panels:
-        if max(low) < min(high):
-            axes.axline((0, 0), slope=1, color=INK, linewidth=0.6)
+        for k in range(len(found.classes) - (len(found.classes) == 2)):
+            ahead = scores[..., k] - np.delete(scores, k, axis=-1).max(axis=-1)
+            if ahead.min() < 0 < ahead.max():
+                axes.contour(*grid, ahead, [0], colors=INK, linewidths=0.6)
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        axes.set_xlabel(f"Logit of class {found.classes[0]}")
-    panels[0].set_ylabel(f"Logit of class {found.classes[1]}")
+        axes.set_xlabel(found.axes[0].capitalize())
+    panels[0].set_ylabel(found.axes[1].capitalize())
 
 
 def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
@@ -250,8 +256,8 @@ def _densities(panels, found: Plane, size: int, draws: int, seed: int) -> None:
         axes.axhline(0, color=INK, linewidth=0.4)
         axes.axvline(0, color=INK, linewidth=0.4)
         axes.set_title(f"Displacement, {_kind(m)}", fontsize=9)
-        axes.set_xlabel(f"Of logit of class {found.classes[0]}")
-    panels[0].set_ylabel(f"Of logit of class {found.classes[1]}")
+        axes.set_xlabel(f"Of {found.axes[0]}")
+    panels[0].set_ylabel(f"Of {found.axes[1]}")
 
 
 def _key(figure, found: Plane) -> None:

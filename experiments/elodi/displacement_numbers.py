@@ -1,18 +1,21 @@
-"""How far logits move, from predictions of two rows of a study.
+"""How far logits move, from predictions of two rows of a study, and how far features.
 
 A row's replicas are the networks; ensembles of all sizes are formed of them. Classes
-that not all networks know are left out, with their examples (Zhao et al., ELODI, TPAMI
-2023).
+that not all networks know are left out, with their examples. Features are of networks
+that backward-compatible training gave one space (Zhao et al., ELODI, TPAMI 2023).
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import PyTree
+from numpy.typing import NDArray
 
 from churn_compare.class_sets import known_classes
 from churn_compare.store import check_comparable, is_stored, load_predictions
@@ -31,14 +34,27 @@ from churn_jax.analysis import (
     top_k_share,
 )
 from churn_jax.analysis.displacement import two_sides
+from churn_jax.data.augment import normalize
+from churn_jax.ensembles import apply_committee
 from churn_jax.reports.artefacts import TEST, ReportError, Study
 from churn_jax.setting_checks import check_least
+from churn_jax.studies.inputs import StudyError
+from churn_jax.studies.study import FinishedStudy
+from churn_jax.typing import Array
+from experiments.diversity.study import (
+    AnalysedStudy,
+    DiversityOptions,
+    RowNetworks,
+    over_chunks,
+    to_pixels,
+)
 
 FEWEST_NETWORKS = 64  # fewer say little about a distribution over networks
 SHOWN = 4  # images whose histograms are drawn
 MOST_UPDATES = 200  # draws that are taken on the whole test set
 MOST_RANKED = 50  # of them, whose flips are ranked
 MOST_DRAWN = 40  # examples of a plane
+CHUNK = 500  # examples whose features are asked for at once
 
 Float64 = NDArray[np.float64]
 
@@ -136,16 +152,20 @@ def _file_of(study: Study, row: str) -> Path:
 
 
 class Plane(NamedTuple):
-    """Logits of two classes, of every network on the examples that are drawn."""
+    """Two numbers of every network on the examples that are drawn."""
 
-    classes: tuple[int, int]  # their ids
+    what: str  # logits or features
+    classes: tuple[int, ...]  # ids of two or three
+    axes: tuple[str, ...]  # names of the two numbers
     old: NDArray[np.float64]  # `[R1, n, 2]`, networks of the old kind
     new: NDArray[np.float64]  # `[R2, n, 2]`, none of them among the old
-    labels: NDArray[np.int64]  # `[n]`, 0 or 1
+    labels: NDArray[np.int64]  # `[n]`, places among `classes`
+    kernel: Float64  # `[2, k]`, turns the numbers into logits of the classes
+    bias: Float64  # `[k]`
 
     def right(self, values) -> NDArray[np.bool_]:
         """True if `[..., n, 2]` are of the right class."""
-        return np.argmax(values, axis=-1) == self.labels
+        return np.argmax(values @ self.kernel + self.bias, axis=-1) == self.labels
 
     @property
     def marked(self) -> int:
@@ -154,16 +174,24 @@ class Plane(NamedTuple):
         return int(np.argmax(was * (1 - now)))
 
 
-class Comparison(NamedTuple):
-    """All numbers of updates from one kind of network to another, or to its own."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Norms:
+    """Norms of displacements from one kind of network to another, or to its own."""
 
     label: str  # of the two rows
+    what: str  # that moves: logits or features
     networks: tuple[int, ...]  # how many there are of each kind
     fits: tuple[GoodnessOfFit, ...]  # of norms of displacements, one per size
     ids: tuple[str, ...]  # of the images whose norms are kept
     drawn: Mapping[int, Float64]  # size to `[draws, images]`, of random ensembles
     simulated: Mapping[int, Float64]  # the same of normal displacements
     centre: Float64  # `[images]`, of the mean displacement: what no size takes away
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison(Norms):
+    """All numbers of updates from one kind of network to another, or to its own."""
+
     updates: UpdatesBySize  # error and negative flip rates, per size
     # size to `[C]`, negative flips by the rank of their wrong class
     ranks: Mapping[int, NDArray[np.int64]]
@@ -173,22 +201,22 @@ class Comparison(NamedTuple):
     plane: Plane  # of the two classes that old networks confuse most
 
 
-def compare_rows(
-    old: Networks,
-    new: Networks | None,
+def compare_norms(
+    rows: Sequence[Networks],
+    kinds: Sequence[Float64],
+    what: str,
     options: DisplacementOptions,
-    on_part: Callable[[str], None] = lambda part: None,
-) -> Comparison:
-    """All numbers of two kinds of networks, or of one; `on_part` follows every part."""
-    label = old.label if new is None else f"{old.label} → {new.label}"
-    kinds = [old.logits] if new is None else [old.logits, new.logits]
-    side = len(old.logits) // 2 if new is None else min(map(len, kinds))
+    on_part: Callable[[str], None],
+) -> Norms:
+    """Norms of what `[R, N, D]` one row's networks have, or two rows'."""
+    label = " → ".join(row.label for row in rows)
+    side = len(kinds[0]) // 2 if len(kinds) == 1 else min(map(len, kinds))
     if max(options.sizes) > side or min(map(len, kinds)) < 2:
         raise ReportError(
             f"{label}: ensembles of {max(options.sizes)} need as many networks on "
             f"either side, and two of each kind; there are {side} on a side"
         )
-    spaced = np.linspace(0, len(old.ids) - 1, options.images).round().astype(int)
+    spaced = np.linspace(0, len(rows[0].ids) - 1, options.images).round().astype(int)
     images = np.unique(spaced)
     shown = images[:SHOWN]
     tested, kept = ([x[:, at] for x in kinds] for at in (images, shown))
@@ -200,20 +228,36 @@ def compare_rows(
         fits.append(goodness_of_fit(*tested, **draw, resamples=options.resamples))
         drawn[size] = ensemble_displacement_norms(*kept, **draw)
         simulated[size] = simulate_displacement_norms(mean, covariance, **draw)
-        on_part(f"{label}, ensembles of {size}")
+        on_part(f"{what} of {label}, ensembles of {size}")
+    return Norms(
+        label,
+        what,
+        networks=fits[0].networks,
+        fits=tuple(fits),
+        ids=tuple(map(str, rows[0].ids[shown])),
+        drawn=drawn,
+        simulated=simulated,
+        centre=np.linalg.norm(mean, axis=-1),
+    )
+
+
+def compare_rows(
+    old: Networks,
+    new: Networks | None,
+    options: DisplacementOptions,
+    on_part: Callable[[str], None] = lambda part: None,
+) -> Comparison:
+    """All numbers of two kinds of networks, or of one; `on_part` follows every part."""
+    rows = [old] if new is None else [old, new]
+    kinds = [row.logits for row in rows]
+    norms = compare_norms(rows, kinds, "logits", options, on_part)
     key, draws = jax.random.key(options.seed), min(options.draws, MOST_UPDATES)
     both = kinds[0], None if new is None else kinds[1]
     few, ends = min(draws, MOST_RANKED), sorted({options.sizes[0], options.sizes[-1]})
     top = np.unique(np.geomspace(1, len(old.classes), 12).round().astype(int))
     sides = two_sides(*both)
     found = Comparison(
-        label,
-        networks=fits[0].networks,
-        fits=tuple(fits),
-        ids=tuple(map(str, old.ids[shown])),
-        drawn=drawn,
-        simulated=simulated,
-        centre=np.linalg.norm(mean, axis=-1),
+        **vars(norms),
         updates=er_nfr_by_ensemble_size(
             *both, old.labels, sizes=options.sizes, draws=draws, key=key
         ),
@@ -225,7 +269,7 @@ def compare_rows(
         shares={size: _top_shares(sides, size, top) for size in ends},
         plane=two_classes(old, new),
     )
-    on_part(f"{label}, updates")
+    on_part(f"{norms.label}, updates")
     return found
 
 
@@ -233,13 +277,18 @@ def two_classes(old: Networks, new: Networks | None) -> Plane:
     """Logits of the two classes that old networks confuse most."""
     sides = two_sides(old.logits, None if new is None else new.logits)
     pair = few_classes(sides[0], old.labels, 2)
-    (places,) = np.nonzero(np.isin(old.labels, pair))
+    axes = tuple(f"logit of class {c}" for c in old.classes[pair])
+    logits, head = [side[..., pair] for side in sides], (np.eye(2), np.zeros(2))
+    return _plane("logits", axes, old, pair, logits, head)
+
+
+def _plane(what, axes, old: Networks, few: list[int], sides, head) -> Plane:
+    (places,) = np.nonzero(np.isin(old.labels, few))
     if len(places) > MOST_DRAWN:
         spaced = np.linspace(0, len(places) - 1, MOST_DRAWN)
         places = places[spaced.round().astype(int)]
-    logits = (side[:, places][..., pair] for side in sides)
-    labels = np.searchsorted(pair, old.labels[places])
-    return Plane(tuple(old.classes[pair].tolist()), *logits, labels)
+    ids, labels = old.classes[few].tolist(), np.searchsorted(few, old.labels[places])
+    return Plane(what, tuple(ids), axes, *(x[:, places] for x in sides), labels, *head)
 
 
 def _top_shares(sides: Sequence[Float64], size: int, top: NDArray) -> Float64:
@@ -278,20 +327,155 @@ def updates_of_mixture(
     )
 
 
+# ---- features that share a space -----------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """Features of rows that were trained to be compatible with one reference."""
+
+    reference: str  # label of the row that is the reference
+    one_reference: bool  # whether all replicas had the same reference
+    ids: NDArray  # `[N]` of all test examples
+    # row to `[R, N, D]`, D at least that of the reference
+    features: Mapping[str, NDArray]
+    kernel: Float64  # `[D_ref, C]` of the reference's last layer
+    bias: Float64  # `[C]`
+
+
+def feature_space(
+    study: FinishedStudy, reference: str, rows: Sequence[str]
+) -> FeatureSpace:
+    """Test features of rows, and the head of the row whose features they should be.
+
+    All replicas of `reference` should be one network, as they are with fixed seeds:
+    else replicas of the others have features for several.
+    """
+    analysed = AnalysedStudy(study, DiversityOptions(rows=(reference, *rows)))
+    test, features = analysed.dataset.test, {}
+    images = (to_pixels(test.images),)
+    for spec in analysed.rows:
+        if (count := spec.method.members) != 1:
+            raise StudyError(f"{spec.name} deploys {count} networks, not one")
+        row = analysed.networks(spec.name)
+        stopped = study.folder.record.row(spec.name).stopped_replicas
+        kept = [r for r in range(study.config.train.replicas) if r not in stopped]
+        asks = (functools.partial(_features, row, row.replica(r)) for r in kept)
+        features[spec.name] = np.stack([over_chunks(x, images, CHUNK) for x in asks])
+    first, row = features[reference], analysed.networks(reference)
+    same = bool(np.all(first == first[0]))
+    head = _head(row, analysed.runs[0], first.shape[-1])
+    return FeatureSpace(row.spec.label, same, np.asarray(test.ids), features, *head)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _features(row: RowNetworks, variables: Sequence[PyTree], pixels: Array) -> Array:
+    """`[B, D]` of the only member, float32."""
+    program = row.trained.program
+    pixels = normalize(pixels, program.mean, program.std)
+    how = {"mapping": program.member_mapping, "train": False}
+    outputs, _ = apply_committee(program.groups, variables, pixels, **how)
+    if outputs.features is None:
+        raise StudyError(f"{row.spec.name} has no features (Outputs.features)")
+    return outputs.features[0].astype(jnp.float32)
+
+
+def _head(row: RowNetworks, replica: int, width: int) -> tuple[Float64, Float64]:
+    """Kernel `[D, C]` and bias `[C]` of a replica's last layer."""
+    if (head := row.trained.program.groups[0].network.head) is None:
+        raise StudyError(f"{row.spec.name} has no known last layer (Network.head)")
+    variables = jax.tree.map(lambda x: x[0], row.replica(replica)[0])
+    inputs = jnp.concatenate([jnp.zeros((1, width)), jnp.eye(width)])
+    with jax.default_matmul_precision("highest"):
+        found = np.asarray(head(variables, inputs), np.float64)
+    return found[1:] - found[0], found[0]
+
+
 def averaged_feature_logits(
-    features: ArrayLike, head_kernel: ArrayLike, head_bias: ArrayLike
+    features: Float64, head_kernel: Float64, head_bias: Float64
 ) -> Float64:
     """Logits `[..., C]` of the mean feature under a reference's head.
 
-    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))`, the mean of
-    the networks' own logits, where backward-compatible training kept the heads H_n
-    close to the reference's. Of features `[R, ..., D]` the first columns count, as many
-    as the kernel `[D_ref, C]` has rows.
+    `H_ref((1/R) sum_n F_n(x))`, which is near `(1/R) sum_n H_n(F_n(x))` where training
+    kept the heads H_n close to the reference's. Of features `[R, ..., D]` the first
+    columns count, as many as the kernel `[D_ref, C]` has rows.
+
+    References:
+        [elodi] Eq. 14
+    """
+    return features[..., : len(head_kernel)].mean(axis=0) @ head_kernel + head_bias
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureAgreement:
+    """How close averaged features through one head come to averaged logits."""
+
+    agreement: float  # share of examples with the same arg max
+    # mean norm of the difference over that of averaged logits, without their means over
+    # classes, which change no prediction
+    relative_distance: float
+
+
+def averaged_feature_agreement(
+    features: Float64, logits: Float64, head_kernel: Float64, head_bias: Float64
+) -> FeatureAgreement:
+    """Compares `averaged_feature_logits` with the mean of the networks' own logits.
+
+    The left side of the approximation is `(1/R) sum_n H_n(F_n(x))`: the mean of
+    `logits [R, N, C]`, of the networks with `features [R, N, D]`.
 
     References:
         [elodi] Eq. 13
-        [elodi] Eq. 14
     """
-    kernel = np.asarray(head_kernel, np.float64)
-    features = np.asarray(features, np.float64)[..., : len(kernel)]
-    return features.mean(axis=0) @ kernel + np.asarray(head_bias, np.float64)
+    both = (
+        logits.mean(axis=0),
+        averaged_feature_logits(features, head_kernel, head_bias),
+    )
+    own, through_head = (x - x.mean(axis=-1, keepdims=True) for x in both)
+    same = np.argmax(own, axis=-1) == np.argmax(through_head, axis=-1)
+    distance, scale = (
+        np.linalg.norm(x, axis=-1).mean() for x in (own - through_head, own)
+    )
+    relative = distance / scale if scale > 0 else np.nan
+    return FeatureAgreement(float(same.mean()), float(relative))
+
+
+class FeatureComparison(NamedTuple):
+    """All numbers of features, as `Comparison` has them of logits."""
+
+    space: FeatureSpace
+    norms: tuple[Norms, ...]  # of the old row with itself, and with the new one
+    agreement: Mapping[str, FeatureAgreement]  # label of a row to all its networks'
+    plane: Plane | None  # of both features and three classes; None if there are more
+
+
+def compare_features(
+    space: FeatureSpace,
+    networks: Mapping[str, Networks],
+    rows: Sequence[str],
+    options: DisplacementOptions,
+    on_part: Callable[[str], None] = lambda part: None,
+) -> FeatureComparison:
+    """Features of an old row, or of an old and a new one, against their predictions."""
+    kinds, features = [networks[row] for row in rows], []
+    agreement, plane, width = {}, None, len(space.kernel)
+    for row, own in zip(rows, kinds, strict=True):
+        found = space.features[row][:, np.isin(space.ids, own.ids)].astype(np.float64)
+        if found.shape[:2] != own.logits.shape[:2] or found.shape[-1] < width:
+            raise ReportError(
+                f"{row} has features {found.shape}, predictions {own.logits.shape}; "
+                f"they must be of the same networks, and at least {width} features"
+            )
+        features.append(found[..., :width])
+        head = space.kernel[:, own.classes], space.bias[own.classes]
+        agreement[own.label] = averaged_feature_agreement(found, own.logits, *head)
+    norms = tuple(
+        compare_norms(kinds[:n], features[:n], "features", options, on_part)
+        for n in range(1, len(rows) + 1)
+    )
+    if width == 2:
+        old, axes = kinds[0], ("feature 1", "feature 2")
+        few = few_classes(old.logits, old.labels, min(3, len(old.classes)))
+        head = space.kernel[:, old.classes[few]], space.bias[old.classes[few]]
+        plane = _plane("features", axes, old, few, two_sides(*features), head)
+    return FeatureComparison(space, norms, agreement, plane)

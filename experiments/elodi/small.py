@@ -266,9 +266,9 @@ def displacement() -> StudyConfig:
 def figures() -> StudyConfig:
     """Figures 3, 8, 11 and 12 in small: two classes, two features, features.
 
-    `experiments/elodi/displacement.py` draws Figures 3 and 8, of the row `two`. `plane`
-    and `features` share the features of `plane_space` and of `space`, each of which is
-    one network, as its seeds are fixed.
+    `experiments/elodi/displacement.py` draws them: of the row `two`; of `plane` with
+    the features of `plane_space`, which is one network, as its seeds are fixed; of
+    `features` with those of `space`.
     """
     fixed = tuple(
         (f"seeds.{factor}", "fixed") for factor in ("init", "order", "augment")

@@ -21,7 +21,10 @@ from churn_jax.analysis import (
     simulate_displacement_norms,
     top_k_share,
 )
-from experiments.elodi.displacement_numbers import averaged_feature_logits
+from experiments.elodi.displacement_numbers import (
+    averaged_feature_agreement,
+    averaged_feature_logits,
+)
 from tests.refusals import refusals
 
 KEY = jax.random.key(3)
@@ -112,6 +115,13 @@ def test_averaged_features_are_averaged_logits_under_one_head(rng):
     own = np.stack([f[:, :5] @ kernel + bias for f in features])  # the first 5 of 6
     averaged = averaged_feature_logits(features, kernel, bias)
     np.testing.assert_allclose(averaged, own.mean(0), rtol=1e-12)
+    found = averaged_feature_agreement(features, own, kernel, bias)
+    assert found.agreement == 1 and found.relative_distance < 1e-12
+    # Another constant for all classes changes no prediction, another class does.
+    shifted = averaged_feature_agreement(features, own + 7, kernel, bias)
+    assert shifted.relative_distance < 1e-12
+    turned = averaged_feature_agreement(features, own[..., ::-1], kernel, bias)
+    assert turned.agreement == 0 and turned.relative_distance == pytest.approx(2)
 
 
 def test_bfloat16_networks_are_taken_and_numbers_are_float64(rng):

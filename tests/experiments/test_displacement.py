@@ -1,5 +1,6 @@
 """Tables, figures and files of displacements, from made-up networks."""
 
+import dataclasses
 import json
 
 import jax
@@ -8,8 +9,11 @@ import pytest
 
 from churn_compare.store import Predictions, PredictionsError, save_predictions
 from churn_jax.analysis import ensemble_displacement_norms
-from churn_jax.methods import UNKNOWN_LOGIT
+from churn_jax.configuration.rows import MethodSpec, Teaching
+from churn_jax.methods import ERM, UNKNOWN_LOGIT, BackwardCompatible
 from churn_jax.reports.artefacts import read_study
+from churn_jax.studies import DataConfig, preset, run_study
+from churn_jax.studies.study import FinishedStudy
 from experiments.elodi.displacement import (
     displacement_report,
     main,
@@ -18,7 +22,10 @@ from experiments.elodi.displacement import (
 from experiments.elodi.displacement_figures import flip_kinds, flip_ranks
 from experiments.elodi.displacement_numbers import (
     DisplacementOptions,
+    FeatureSpace,
     Networks,
+    compare_features,
+    feature_space,
     read_networks,
     two_classes,
 )
@@ -142,6 +149,95 @@ def test_the_two_classes_are_those_that_are_confused_and_an_image_that_flips():
     assert kinds == ["same", "same", "positive flip", "negative flip", "same"]
     never = networks._replace(logits=logits[1:2].repeat(2, axis=0))
     assert two_classes(never, None).classes == (3, 4)
+
+
+def space_of(networks, width=C):
+    """Features whose first columns a head of the reference turns into the logits.
+
+    Of fewer than C it makes the logits that come closest.
+    """
+    rng = np.random.default_rng(1)
+    kernel, bias = rng.normal(size=(width, C)), rng.normal(size=C)
+    features = {}
+    for row, found in networks.items():
+        own = (found.logits - bias) @ np.linalg.pinv(kernel)
+        more = rng.normal(size=(*own.shape[:-1], 2))
+        features[row] = np.concatenate([own, more], axis=-1)
+    ids = networks["old"].ids
+    return FeatureSpace("Reference", False, ids, features, kernel, bias)
+
+
+def test_features_are_compared_as_logits_are(folder, tmp_path):
+    space = space_of(read_networks(read_study(folder), ["old", "new"]))
+    few = dataclasses.replace(FEW, sizes=(2,), resamples=1)
+    report = displacement_report(folder, "old", "new", few, space=space)
+    own, other = report.features.norms
+    old, new = (f[:, [0, 30, 59], :C].mean(axis=0) for f in space.features.values())
+    np.testing.assert_allclose(other.centre, np.linalg.norm(old - new, axis=-1))
+    assert own.label == "Old" and not own.centre.any()
+    # The reference's head gives the networks' own logits, so their means agree.
+    for found in report.features.agreement.values():
+        assert found.agreement == 1 and found.relative_distance < 1e-5
+    write_displacement(report, (), tmp_path)
+    text = (tmp_path / "displacement.md").read_text()
+    assert "How far features move, Old → New, 8 and 8 networks" in text
+    assert "features of other rows live in several spaces" in " ".join(text.split())
+    assert "| Old | 100.00 | 0.000 |" in text
+    record = json.loads((tmp_path / "displacement.json").read_text())["features"]
+    assert record["agreement"]["New"]["agreement"] == 1.0
+    assert len(record["norms"]) == 2
+
+
+def test_two_features_are_judged_by_the_references_head(folder):
+    networks = read_networks(read_study(folder), ["old", "new"])
+    space, labels = space_of(networks, width=2), networks["old"].labels
+    plane = compare_features(space, networks, ["old", "new"], FEW).plane
+    places = np.isin(labels, plane.classes).nonzero()[0]
+    places = places[np.linspace(0, len(places) - 1, 40).round().astype(int)]
+    np.testing.assert_array_equal(plane.new, space.features["new"][:, places, :2])
+    scores = (plane.new @ space.kernel + space.bias)[..., plane.classes]
+    right = np.array(plane.classes)[scores.argmax(-1)] == labels[places]
+    np.testing.assert_array_equal(plane.right(plane.new), right)
+    own = space.features["old"]
+    for wrong in (own[..., :1], own[1:]):  # too few features, another network
+        other = dataclasses.replace(space, features={"old": wrong})
+        with pytest.raises(ValueError, match="of the same networks, and at least 2"):
+            compare_features(other, networks, ["old"], FEW)
+
+
+@pytest.mark.slow
+def test_features_of_a_study_are_those_that_its_last_layers_read(tmp_path, capsys):
+    fixed = tuple((f"seeds.{name}", "fixed") for name in ("init", "order", "augment"))
+    old, config = Teaching(old=("reference",)), preset("digits:tiny")
+    config = dataclasses.replace(
+        config,
+        baseline="reference",
+        data=DataConfig(train_size=64, validation=40),
+        model=dataclasses.replace(config.model, features=(12, 2)),
+        methods=(
+            MethodSpec("reference", "Reference", ERM(), train=fixed),
+            MethodSpec("compatible", "Compatible", BackwardCompatible(), teaching=old),
+            MethodSpec("pair", "Pair", ERM(members=2)),
+        ),
+    )
+    run_study(config, tmp_path)
+    study = FinishedStudy(tmp_path)
+    space = feature_space(study, "reference", ("reference", "compatible"))
+    saved = read_networks(read_study(tmp_path), ["reference"])["reference"]
+    assert np.array_equal(space.ids, saved.ids) and space.one_reference
+    logits = space.features["reference"] @ space.kernel + space.bias
+    np.testing.assert_allclose(logits, saved.logits, rtol=1e-4, atol=1e-4)
+    assert space.features["compatible"].shape == (*saved.logits.shape[:2], 2)
+    assert not feature_space(study, "compatible", ()).one_reference
+    with pytest.raises(ValueError, match="pair deploys 2 networks"):
+        feature_space(study, "reference", ("pair",))
+    few = ["--sizes", "1", "--images", "2", "--draws", "20", "--resamples", "2"]
+    words = [str(tmp_path), "--old", "compatible", *few]
+    assert main([*words, "--features", "reference"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "How far features move, Compatible" in said
+    drawn = (tmp_path / "displacement").glob("figure1*.png")
+    assert {path.stem for path in drawn} == {"figure11", "figure12a"}
 
 
 @pytest.mark.slow
