@@ -389,7 +389,8 @@ class ShardWriter:
         for run, rows in enumerate(logits):
             with np.errstate(over="ignore"):  # bfloat16 does not say so
                 stored = np.ascontiguousarray(rows.astype(self._dtype, copy=False))
-            if (lost := np.isinf(stored) & np.isfinite(rows)).any():
+            narrowed = stored.dtype != rows.dtype
+            if narrowed and (lost := np.isinf(stored) & np.isfinite(rows)).any():
                 largest = float(np.abs(rows[lost]).max())
                 raise PredictionsError(
                     f"a logit of {largest:.6g} does not fit into {self._dtype.name}"
