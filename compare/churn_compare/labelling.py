@@ -316,13 +316,14 @@ def more_labels(sampled: Sampled, name: str, limit: float) -> int:
         steps = sorted({int(1.2**k) for k in range(200) if 1.2**k < most})
 
     def decided(more: int) -> bool:
-        found = ends_of(sampled, name, (have + more) / have)
         if sampled.any_time:  # as if flips came evenly
             (of,) = sampled.strata
             even = np.arange(have + more) * _GOLDEN % 1
             worse = even < of.worse
             better = ~worse & (even < of.worse + of.better)
             found = _at_any_time(sampled, name, (worse * 1.0, better * 1.0))
+        else:
+            found = ends_of(sampled, name, (have + more) / have)
         return not found.low <= limit <= found.high
 
     at = bisect.bisect_left(steps, True, key=decided)
@@ -399,9 +400,8 @@ def confidence_sequence(
             capital[side] += grown[-1]
     rest = size - n
     kept &= (size * means >= total - 1e-9) & (size * means <= total + rest + 1e-9)
-    found, ends = means[kept], (total / size, (total + rest) / size)
-    if not len(found):  # the possible means lie between two of the grid
-        return float(ends[0]), float(ends[1])
-    wide = 0.0 if steps == size else 1 / steps
-    low, high = max(found[0] - wide, ends[0]), min(found[-1] + wide, ends[1])
+    found, low, high = means[kept], total / size, (total + rest) / size
+    if len(found):  # else the possible means lie between two of the grid
+        wide = 0.0 if steps == size else 1 / steps
+        low, high = max(found[0] - wide, low), min(found[-1] + wide, high)
     return float(low), float(high)

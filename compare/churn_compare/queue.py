@@ -44,13 +44,13 @@ class Queue:
 
     def save(self, path: str | os.PathLike) -> list[Path]:
         """Writes the queue as CSV and, if there is one, its key beside it."""
-        path, of = Path(path), key_of(Path(path))
+        path, beside = Path(path), key_of(Path(path))
         with replace_file(path) as file:
             file.write(csv_text(Records(list(self.rows[0]), self.rows)).encode())
-            of.unlink(missing_ok=True)  # never beside another queue than its own
+            beside.unlink(missing_ok=True)  # it belongs to the earlier queue
         key = [{"id": n, "A": first} for n, first in self.key.items()]
-        files = [write_file(of, csv_text(Records(["id", "A"], key)))] if key else []
-        return [path, *files]
+        text = csv_text(Records(["id", "A"], key))
+        return [path, *([write_file(beside, text)] if key else [])]
 
 
 def label_queue(

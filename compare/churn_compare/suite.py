@@ -261,8 +261,7 @@ def compare_suite(
     for name in names:
         rules = suite.of(name)
         before, now = (of.get(name) for of in found)
-        sides = zip(called, (before, now), strict=True)
-        lacking = [folder for folder, path in sides if path is None]
+        lacking = [of for of, path in zip(called, (before, now)) if path is None]
         result, missing = None, f"it is missing in {' and in '.join(lacking)}"
         if not lacking:
             try:
