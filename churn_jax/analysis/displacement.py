@@ -1,8 +1,8 @@
 """How far logits move from one model to another, and why ensembles move less.
 
 Networks of one kind are draws from a distribution with mean mu and covariance Sigma, so
-the mean of m of them has covariance Sigma / m. All functions take logits and compute in
-NumPy and float64.
+the mean of m of them has covariance Sigma / m. Features do as well as logits if those
+of all networks live in one space. Everything is computed by NumPy in float64.
 """
 
 from collections.abc import Iterator

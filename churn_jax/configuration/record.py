@@ -218,12 +218,12 @@ class StudyRecord:
 
     def outdated(self, row: RowRecord) -> bool:
         """True if a row was trained otherwise than the configuration says now."""
-        specs = [spec for spec in self.config.methods if spec.name == row.name]
-        here = [(spec, *self.config.dependencies(spec)) for spec in specs]
+        spec = next((s for s in self.config.methods if s.name == row.name), None)
+        if spec is None:
+            return False
         there = (row.spec, *row.dependencies)
-        return any(
-            differences(without(to_json(there)), without(to_json(h))) for h in here
-        )
+        here = (spec, *self.config.dependencies(spec))
+        return bool(differences(without(to_json(there)), without(to_json(here))))
 
     def rows(self) -> tuple[Any, ...]:
         """Rows of the plan, finished or not, then finished ones that are not in it."""

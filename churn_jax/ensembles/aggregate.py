@@ -204,7 +204,7 @@ def diagonal_fisher(
         A tree like `params`, float32, none negative.
 
     Raises:
-        ValueError: there are no examples.
+        ValueError: if there are no examples.
 
     Example:
         >>> apply = lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], axis=-1)

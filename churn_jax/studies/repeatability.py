@@ -181,7 +181,7 @@ class Repetition:
         churn: over all pairs, on the test split.
         surrogate_churn: the same with alpha = 1.
         accuracy: accuracy of each launch.
-        updates_per_second: of each launch, without compilation; None of one update.
+        updates_per_second: rate of each launch after compilation; None if unknown.
     """
 
     first_difference: int | None

@@ -137,7 +137,7 @@ def run_study(
         Interrupted: `stop` was set.
     """
     if sweep is None:
-        config.spec(config.baseline)  # refuses one that is no row
+        config.spec(config.baseline)  # refuses an unknown name
     config, logging = importable(config), as_loggers(loggers)
     inputs = StudyInputs(config)
     config = inputs.described()

@@ -195,7 +195,7 @@ def write_predictions(
     order of the split, which several processes keep in `order.npy`.
 
     Args:
-        trained: what `train` returned.
+        trained: result of `train`.
         part: split whose examples are predicted.
         folder: folder of the shards.
         weights: as in `Trained.predict`.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Teachers:
-    """What a row learns from: a teacher or cached logits, old models, or both.
+    """Models that a row learns from: a teacher or its cached logits, old ones, or both.
 
     Attributes:
         teacher: a trained method whose members teach; None with old models only.
