@@ -472,9 +472,14 @@ def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
     reading = {name: given for name, given in reading.items() if given is not None}
     of_scores = ("score_columns", "lower_is_better", "grades")
     columns = {name: reading.pop(name) for name in of_scores if name in reading}
-    classes = {"kind", "prediction_column"} & reading.keys()
+    classes = {"kind", "old_kind", "new_kind", "prediction_column"} & reading.keys()
+    label_column = reading.pop("target_column", reading.pop("label_column", None))
     if not classes and (columns.get("score_columns") or has_outcomes(old)):
-        columns |= {"target_column": reading.pop("label_column", None)}
+        if "ids" in reading:
+            raise PredictionsError(
+                "outcomes take no separate ids; put them into a column, id"
+            )
+        columns |= {"target_column": label_column}
         columns |= {"id_column": reading.get("id_column")}
         pair = join(*outcome_sides(old, new, **columns), **reading)
         first, *others = (of.name for of in pair.measures)
@@ -483,7 +488,7 @@ def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
             said += "to use another, leave its column out."
             pair = dataclasses.replace(pair, notes=(*pair.notes, said))
         return pair, Numbers(pair.measures[0])
-    pair = read_pair(old, new, **reading)
+    pair = read_pair(old, new, label_column=label_column, **reading)
     scanned = scan(dataclasses.replace(pair, slices={}))
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)

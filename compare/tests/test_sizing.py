@@ -126,6 +126,9 @@ def test_what_is_refused(rng, tmp_path):
         fails("larger pilot", size, *same, labels=labels, **options, of=GateError)
     scores = [{"id": [*range(500)], "score": side} for side in sides]
     fails("outcomes take no separate labels", size, *scores, labels=labels)
+    answers = [{"answer": side, "key": labels} for side in sides]
+    fails("no separate ids; put them", size, *answers, ids=[*range(500)])
+    assert size(*answers, target_column="key").quantity == "accuracy_gain"
     words = ["size"]
     for name, side in zip(("old", "new"), sides, strict=True):
         path = tmp_path / f"{name}.csv"
