@@ -144,7 +144,8 @@ def read_side(
             if side.kind == "classes":
                 check()
             else:
-                values = cast(np.ndarray, StoredLogits([side.values], check=check))
+                values = StoredLogits.of(side.values)
+                values.check = check
                 side = dataclasses.replace(side, values=values)
         if side.ids is None and ids is not None:
             own = read_ids(ids, id_column)
@@ -238,7 +239,10 @@ def _of_arrays(
             raise PredictionsError("every run stopped before its end")
         listed = ", ".join(map(str, stopped))
         notes = (f"runs {listed} stopped early and are left out.",)
-        scores = scores._replace(values=scores.values[list(runs)])
+        values = scores.values
+        if isinstance(values, np.memmap) and values.ndim == 3:  # stays on the disk
+            values = StoredLogits([values])
+        scores = scores._replace(values=values[list(runs)])
     entries = [n for n in arrays if n not in ("meta", "class_names")]
     account = _account(roles, entries, scores, "array", said)
     names = array_class_names(arrays)

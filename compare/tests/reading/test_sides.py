@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import dataset
 
-from churn_compare import compare
+from churn_compare import array_files, compare
 from churn_compare.reading.outcomes import read_outcomes
 from churn_compare.reading.sides import read_side
 from churn_compare.store import Predictions, PredictionsError, save_predictions
@@ -175,7 +175,7 @@ def test_npy_keeps_its_type_and_is_mapped(dtype, tmp_path):
     np.testing.assert_array_equal(side.values[0], LOGITS.astype(dtype))
 
 
-def test_runs_that_stopped_are_left_out(tmp_path):
+def test_runs_that_stopped_are_left_out(tmp_path, monkeypatch):
     runs = np.stack([LOGITS, LOGITS + 1, LOGITS * np.nan]).astype(np.float32)
     predictions = Predictions(IDS, LABELS, runs, {"stopped": [{"replica": 2}]})
     save_predictions(tmp_path / "p.npz", predictions)
@@ -184,6 +184,10 @@ def test_runs_that_stopped_are_left_out(tmp_path):
         assert side.runs == (0, 1)
         np.testing.assert_array_equal(side.values, runs[:2])
         assert side.notes == ("v1: runs 2 stopped early and are left out.",)
+    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1)
+    stored = read_side(tmp_path / "p.npz").values
+    assert isinstance(stored.parts[0], np.memmap)  # and none of it is read
+    np.testing.assert_array_equal(stored, runs[:2])
 
 
 def test_runs_in_a_column_become_an_axis(rng, tmp_path):
