@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import math
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from churn_compare.array_files import write_file
+from churn_compare.documents import Block, Document, Table, Text, bullets, plain_text
 from churn_jax.command.listing import print_list
 from churn_jax.command.options import (
     AllOfStudy,
@@ -17,6 +19,9 @@ from churn_jax.command.options import (
     read_options,
     study_of,
 )
+
+if TYPE_CHECKING:
+    from churn_jax.planning import Plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +82,7 @@ def plan(argv: Sequence[str]) -> int:
     import jax
 
     from churn_jax import planning
-    from churn_jax.planning.compile import (
-        check_compiler,
-        check_mesh,
-        default_mesh,
-        default_row,
-        plan_text,
-    )
+    from churn_jax.planning.compile import check_compiler, default_mesh, default_row
 
     jax.config.update("jax_platforms", "cpu")  # a GPU that is here is left to others
     part, path = planning.Slice.parse(options.topology), options.json
@@ -94,7 +93,6 @@ def plan(argv: Sequence[str]) -> int:
             raise ValueError(f"--json {path}: there is no folder {path.parent}")
     row = options.row or default_row(config)
     mesh = config.train.mesh if meshed else default_mesh(config, part)
-    check_mesh(mesh, part)
     check_compiler()
     if not options.quiet:
         print(f"{row} for {part.name}: compiling takes minutes", file=sys.stderr)
@@ -109,3 +107,68 @@ def plan(argv: Sequence[str]) -> int:
         write_file(path, json.dumps(found.to_json(), indent=1) + "\n")
         print(f"written: {path}", file=sys.stderr)
     return 0 if found.fits and found.apart else 1
+
+
+def plan_text(plan: "Plan") -> str:
+    """Everything about one mesh, as Markdown; long lines stay whole."""
+    versions = ", ".join(f"{name} {text}" for name, text in plan.versions.items())
+    mesh = ",".join(f"{axis}={count}" for axis, count in plan.mesh.items())
+    about = [
+        f"{plan.preset}, row {plan.row}: {plan.network}; {plan.replicas} replicas, "
+        f"batch {plan.batch_size}",
+        f"{plan.topology}, {math.prod(plan.mesh.values())} devices, mesh {mesh}; "
+        f"{versions}, compiled in {plan.compile_seconds:.0f} s",
+    ]
+    if plan.calls > 1:
+        about.append(
+            f"replicas take turns on a device, {plan.at_a_time} at a time; all turns "
+            "count"
+        )
+    rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
+    verdict = f"Does not fit: {plan.refusal}."
+    if not plan.refusal:
+        rows.append(("together", _size(plan.used)))
+        verdict = (
+            f"{'Fits' if plan.fits else 'Does not fit'}: {_size(plan.used)} of "
+            f"{_size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
+        )
+    memory = Table(("one device holds", "bytes"), rows, kind="aligned")
+    blocks: list[Block] = [bullets(about), Text(verdict), memory]
+    if not plan.refusal:
+        cycles = "Cycles: not known, since the compiler gives no estimate."
+        if plan.cycles:
+            least = "at least " if plan.unknown else ""
+            cycles = (
+                "Cycles of one device per update, by the compiler's estimate (no TPU "
+                f"ran it): {least}{plan.cycles:,.0f}, {1e3 * plan.seconds:,.3g} ms."
+            )
+        blocks += [Text(cycles), *_moved(plan)]
+    document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
+    return plain_text(document, width=100_000, spaced=True).rstrip("\n")
+
+
+def _size(count: float) -> str:
+    """Bytes in the unit that suits."""
+    for unit, power, digits in (("GiB", 30, 2), ("MiB", 20, 1), ("KiB", 10, 1)):
+        if count >= 2**power and (power > 10 or count >= 2**14):
+            return f"{count / 2**power:.{digits}f} {unit}"
+    return f"{int(count):,} B"
+
+
+def _moved(plan: "Plan") -> list[Block]:
+    """The bytes moved between devices, per update."""
+    if not plan.communication:
+        return [Text("Nothing moves between devices.")]
+    heads = ("axis", "collective", "count per update", "bytes", "largest")
+    rows = [
+        (
+            one.axes,
+            one.kind,
+            f"{one.count:,.4g}",
+            f"{one.bytes:,.0f}",
+            f"{one.largest:,}",
+        )
+        for one in plan.communication
+    ]
+    said = "Nothing moves" if plan.apart else "NO: something moves"
+    return [Text(f"{said} between replicas."), Table(heads, rows, kind="aligned")]

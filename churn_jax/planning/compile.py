@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from churn_compare.documents import Block, Document, Table, Text, bullets, plain_text
 from churn_compare.suggestions import did_you_mean
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.configuration.training import MeshShape
@@ -203,6 +202,11 @@ class Plan:
         return self.cycles / CHIPS[self.topology.partition(":")[0]].clock
 
     @property
+    def at_a_time(self) -> int:
+        """Number of replicas that one device computes in one call."""
+        return self.replicas // (self.mesh[REPLICA] * self.calls)
+
+    @property
     def apart(self) -> bool:
         """True if nothing moves between replicas."""
         return not any(REPLICA in one.axes for one in self.communication)
@@ -229,15 +233,6 @@ def default_mesh(config: StudyConfig, part: Slice) -> MeshShape:
     return MeshShape(replica, 1, part.devices // replica)
 
 
-def check_mesh(mesh: MeshShape, part: Slice) -> None:
-    """Refuses a mesh of more devices than a slice has."""
-    if mesh.size > part.devices:
-        raise ValueError(
-            f"mesh replica={mesh.replica},member={mesh.member},data={mesh.data} needs "
-            f"{mesh.size} devices; {part.name} has {part.devices}"
-        )
-
-
 def plan(
     config: StudyConfig,
     row: str,
@@ -262,7 +257,12 @@ def plan(
     if mesh is not None:
         train = dataclasses.replace(config.train, mesh=mesh)
         config = dataclasses.replace(config, train=train)
-    check_mesh(config.train.mesh, part)
+    mesh = config.train.mesh
+    if mesh.size > part.devices:
+        raise ValueError(
+            f"mesh replica={mesh.replica},member={mesh.member},data={mesh.data} needs "
+            f"{mesh.size} devices; {part.name} has {part.devices}"
+        )
     found = devices_of(part) if devices is None else devices
     with compiling_for(found[0].platform):
         return compiled(study_step(config, row, found), part, config.name)
@@ -374,68 +374,3 @@ def _refusal(message: str, part: Slice, step: Step) -> str:
         f"the compiler wants a mesh of all {part.devices} devices of such a slice, and "
         f"this one has {step.program.mesh.size}; give another by --mesh"
     )
-
-
-def plan_text(plan: Plan) -> str:
-    """Everything about one mesh, as Markdown; long lines stay whole."""
-    versions = ", ".join(f"{name} {text}" for name, text in plan.versions.items())
-    mesh = ",".join(f"{axis}={count}" for axis, count in plan.mesh.items())
-    about = [
-        f"{plan.preset}, row {plan.row}: {plan.network}; {plan.replicas} replicas, "
-        f"batch {plan.batch_size}",
-        f"{plan.topology}, {math.prod(plan.mesh.values())} devices, mesh {mesh}; "
-        f"{versions}, compiled in {plan.compile_seconds:.0f} s",
-    ]
-    if plan.calls > 1:
-        each = plan.replicas // (plan.mesh[REPLICA] * plan.calls)
-        about.append(
-            f"replicas take turns on a device, {each} at a time; all turns count"
-        )
-    rows = [(name, _size(count)) for name, count in plan.memory.items() if count]
-    verdict = f"Does not fit: {plan.refusal}."
-    if not plan.refusal:
-        rows.append(("together", _size(plan.used)))
-        verdict = (
-            f"{'Fits' if plan.fits else 'Does not fit'}: {_size(plan.used)} of "
-            f"{_size(plan.hbm)} per device ({plan.used / plan.hbm:.0%})."
-        )
-    memory = Table(("one device holds", "bytes"), rows, kind="aligned")
-    blocks: list[Block] = [bullets(about), Text(verdict), memory]
-    if not plan.refusal:
-        cycles = "Cycles: not known, since the compiler gives no estimate."
-        if plan.cycles:
-            least = "at least " if plan.unknown else ""
-            cycles = (
-                "Cycles of one device per update, by the compiler's estimate (no TPU "
-                f"ran it): {least}{plan.cycles:,.0f}, {1e3 * plan.seconds:,.3g} ms."
-            )
-        blocks += [Text(cycles), *_moved(plan)]
-    document = Document(f"{plan.preset} on {plan.topology}", blocks=blocks)
-    return plain_text(document, width=100_000, spaced=True).rstrip("\n")
-
-
-def _size(count: float) -> str:
-    """Bytes in the unit that suits."""
-    for unit, power, digits in (("GiB", 30, 2), ("MiB", 20, 1), ("KiB", 10, 1)):
-        if count >= 2**power and (power > 10 or count >= 2**14):
-            return f"{count / 2**power:.{digits}f} {unit}"
-    return f"{int(count):,} B"
-
-
-def _moved(plan: Plan) -> list[Block]:
-    """The bytes moved between devices, per update."""
-    if not plan.communication:
-        return [Text("Nothing moves between devices.")]
-    heads = ("axis", "collective", "count per update", "bytes", "largest")
-    rows = [
-        (
-            one.axes,
-            one.kind,
-            f"{one.count:,.4g}",
-            f"{one.bytes:,.0f}",
-            f"{one.largest:,}",
-        )
-        for one in plan.communication
-    ]
-    said = "Nothing moves" if plan.apart else "NO: something moves"
-    return [Text(f"{said} between replicas."), Table(heads, rows, kind="aligned")]

@@ -13,17 +13,16 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.command.plan import plan_text
 from churn_jax.planning import Plan, Slice, plan
 from churn_jax.planning.compile import (
     CHIPS,
     Communication,
     NoCompilerError,
-    check_mesh,
     compiled,
     default_mesh,
     default_row,
     devices_of,
-    plan_text,
 )
 from churn_jax.planning.step import study_step
 from churn_jax.training import MeshShape
@@ -198,8 +197,8 @@ def test_the_default_row_has_the_most_networks_and_a_mesh_must_fit():
     assert default_row(preset("dm-cifar100")) == "conf_ods"
     ten = default_mesh(preset("digits"), Slice.parse("v5e:2x2"))
     assert ten == MeshShape(replica=2, member=1, data=2)
-    with pytest.raises(ValueError, match="needs 16 devices; v5e:2x4 has 8"):
-        check_mesh(MeshShape(4, 2, 2), SLICE)
+    with pytest.raises(ValueError, match="needs 10 devices; v5e:2x4 has 8"):
+        plan(preset("digits"), "baseline", SLICE, MeshShape(5, 1, 2))
 
 
 def test_gradients_of_a_bfloat16_network_are_summed_in_float32():
