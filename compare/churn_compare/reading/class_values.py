@@ -24,6 +24,7 @@ NO_LABEL = -1
 # Numbers this large are hash values or ids; tables of all classes would not fit.
 MOST_CLASSES = 1_000_000
 _CLASSLESS = "; leave these examples out, or give them a class of their own"
+_NONE = "; leave the column out, or name another one"
 _MUST = "must be integers or strings; they are"
 _TRUTH = ("False", "True")  # names of the classes of booleans
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -98,7 +99,7 @@ def as_class_values(
         values = values if number else values.cast(arrow.string())
     except arrow.ArrowException as error:  # bytes that are not in UTF-8
         raise PredictionsError(f"{what} {_MUST} {kind}") from error
-    missing = np.asarray(values.is_null())
+    missing = np.asarray(values.is_null(nan_is_null=True))
     if not number:
         values = trimmed(values)
         missing = missing | np.asarray(arrow.fill_null(arrow.equal(values, ""), True))
@@ -106,7 +107,7 @@ def as_class_values(
         return ClassValues(np.full(missing.size, NO_LABEL), None)
     if missing.any():
         if lacking == "none" or missing.all():
-            refuse_missing(missing, what, _CLASSLESS)
+            refuse_missing(missing, what, _NONE if missing.all() else _CLASSLESS)
         found = as_class_values(values.filter(arrow.array(~missing)), what, hint)
         numbers = np.full(missing.size, NO_LABEL)
         numbers[~missing] = found.numbers

@@ -277,6 +277,9 @@ def test_labels_of_a_file_are_joined_by_id(tmp_path):
         assert pair.some_labels.tolist() == [-1] * 3 + (ids[3:] % 3).tolist()
         assert pair.notes[-1].startswith(said)
         refused("labels lack 9 of 9 ids .*; their ids must", old, new, labels={1: 2})
+    for given in (pa.array([0, None, 1.0]), pa.array([0, np.nan, 1]), [0, np.nan, 1]):
+        table = pa.table({"prediction": [0, 1, 1], "label": given})
+        assert read_side(table).labels.tolist() == [0, -1, 1]
 
 
 def test_values_without_ids_need_one_order_of_rows():

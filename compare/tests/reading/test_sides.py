@@ -506,6 +506,7 @@ TEXTS = {  # a file and its text
     ("a.csv", "id,prediction\n1,0\nid,prediction\n2,1\n"): "stands in line 3 again",
     ("a.csv", "id;a,b\n1;0,5\n"): "not clear whether commas or semicolons separate",
     ("a.csv", "id;p_0;p_1\n1;0,5;0.5\n"): "invalid value '0.5'",
+    ("a.csv", "label,pred\n,1\n,0\n"): "2 of 2 .*; leave the column out, or name",
     ("a.json", "{}}"): "is not JSON|not a table",
     ("a.json", '{"a": {"b": 1}}'): "is JSON, but not a table: write a row per example",
 }
