@@ -269,6 +269,14 @@ DOUBTFUL = {
         "old: logits are at least 0 and sum to one; are they probabilities",
         lambda *of: [{"logits": np.full((9, 2), 0.5)}] * 2,
     ),
+    "missing labels of R": (
+        "missing-labels",
+        "'NA' is a label and never a prediction, .* there is none: leave it empty",
+        lambda labels, old, new: tuple(
+            {"pred": of, "label": np.where(labels == "eel", "NA", labels)}
+            for of in (old, new)
+        ),
+    ),
     "texts": (
         "many-classes",
         "there are 6. different classes in 60 examples, so they may be texts",

@@ -56,6 +56,7 @@ class Doubt(NamedTuple):
 DOUBTS: dict[str, str] = {
     "decisions": "most decisions are not the most probable class",
     "similar-classes": "names of classes that differ in spelling only",
+    "missing-labels": "labels such as NA that no version predicts",
     "many-classes": "more classes than half the examples",
     "below-chance": "a side that is right less often than by chance",
     "never-right": "answers of which none is like its target",

@@ -35,6 +35,7 @@ _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
 _EXPECTED, _PURE = 4, 0.6  # fewest right by chance; share right if renamed
 _NEAR = 0.01  # of the sum of probabilities to one
+_MISSING = ("na", "nan", "null", "none")  # as R and pandas write a missing value
 _CHANCES = 100  # one in so many is too rare for chance
 
 _REPAIR = (
@@ -147,10 +148,15 @@ def aligned(
         ]
     seen = {c for of in found.labels if of is not None for c in np.unique(of).tolist()}
     known = columns.tolist(), range(new.classes)
-    similar = similar_classes(found.names or (), known, seen)
+    classes = found.names or ()
+    similar = similar_classes(classes, known, seen)
     if found.classes > max(10, N / 2):
         hint = "; if they are texts, call their column answer"
         similar = [of._replace(sentence=of.sentence + hint) for of in similar]
+    never = [classes[c] for c in seen.difference(*known)] if classes else []
+    if lost := [name for name in never if name.lower() in _MISSING]:
+        said = f"{lost[0]!r} is a label and never a prediction, so it may mean that "
+        similar.append(Doubt("missing-labels", said + "there is none: leave it empty"))
     return {
         "classes": found.classes,
         "old_columns": found.columns,
