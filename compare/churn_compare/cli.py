@@ -425,12 +425,10 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
     from churn_compare.reading import contents
 
     names = ("old", "new", "labels", "slices", "gates", "class_map", "suite")
-    read = [given.get(name) for name in names]
-    read += map(Path, given.get("validation", ()))
+    read = [given[name] for name in names if given.get(name) is not None]
+    read += (*given.get("validation", ()), *given.get("noise", ()))
     # `Path.resolve` raises for a loop of links, which opening the file reports.
-    taken = {
-        os.path.realpath(path): "what is read" for path in read if path is not None
-    }
+    taken = {os.path.realpath(path): "what is read" for path in read}
     if given.get("github") and not os.environ.get(_SUMMARY):
         raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
     for name in ("html", "json", "markdown", "junit", "out"):
@@ -439,14 +437,18 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
-        queue = "blind" in given  # is a table itself
+        queue, place = "blind" in given, os.path.realpath(path)  # a queue is a table
         if path.name.lower().endswith(contents.ENDINGS) and not queue:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )
-        if what := taken.get(os.path.realpath(path)):
-            raise ValueError(f"--{name}: {path} would write over {what}; name another")
-        taken[os.path.realpath(path)] = f"the file of --{name}"
+        for known, what in taken.items():
+            # A page or a table in a folder of predictions is not taken for them.
+            table = place.lower().endswith((*contents.ENDINGS, ".json", ".eval"))
+            if place == known or (table and Path(known) in Path(place).parents):
+                where = "lies within" if place != known else "would write over"
+                raise ValueError(f"--{name}: {path} {where} {what}; name another")
+        taken[place] = f"the file of --{name}"
 
 
 def _compared(given: Mapping[str, Any], program: str) -> Any:
