@@ -252,6 +252,7 @@ class VersionsResult(Display):
         accuracy: accuracy of each version; empty without labels.
         churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
             of runs; on the diagonal between runs of one version, NaN with one run.
+            Versions between which every step is `paired` are compared run by run.
         negative_flip_rate: `[V, V]` share of examples that are right in the row's
             version and wrong in the column's; None without labels.
         relative_negative_flip_rate: `[V, V]` relative NFR; 1 for independent errors.

@@ -92,16 +92,28 @@ class VersionMatrices:
 
 
 def version_matrices(
-    predicted: Sequence[np.ndarray], labels: np.ndarray | None = None
+    predicted: Sequence[np.ndarray],
+    labels: np.ndarray | None = None,
+    chains: Sequence[int] = (),
 ) -> VersionMatrices:
-    """Churn and negative flips between every two versions."""
+    """Churn and negative flips between every two versions.
+
+    Versions with the same number in `chains` are compared run by run.
+    """
     # Means over the pairs of runs of two versions; on the diagonal, over pairs of
     # different runs. Pairs without right old or wrong new predictions have no relative
     # NFR and are left out of its mean.
     runs = np.concatenate(predicted)
     version = np.repeat(np.arange(len(predicted)), [len(of) for of in predicted])
     flips = count_flips(runs, runs, labels)
+    run = np.concatenate([np.arange(len(of)) for of in predicted])
+    chain = np.take(chains or range(len(predicted)), version)
     different = ~np.eye(len(runs), dtype=bool)
+    different &= (
+        (version == version[:, None])
+        | (chain != chain[:, None])
+        | (run == run[:, None])
+    )
     churn = _mean(flips.changed / flips.examples, version, different)
     if labels is None:
         rates = churn, None, None

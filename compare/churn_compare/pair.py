@@ -247,7 +247,7 @@ def run_by_run(scanned: Scanned) -> Scanned:
     # than half as many examples as from any other run of either side, a few examples
     # aside. Independent runs of two versions hardly ever look like that.
     R = len(scanned.old.predicted)
-    if R == 1:
+    if R == 1 or scanned.paired:
         return scanned
     runs = np.concatenate([scanned.old.predicted, scanned.new.predicted])
     differ = count_flips(runs, runs).changed
@@ -258,7 +258,12 @@ def run_by_run(scanned: Scanned) -> Scanned:
     most = _CLOSER * differ[first, same_name] + _BY_CHANCE
     if np.any(most >= others.min(axis=1)):
         return scanned
-    same = np.arange(R)
+    return in_pairs(scanned)
+
+
+def in_pairs(scanned: Scanned) -> Scanned:
+    """Pairs run r of both sides."""
+    same = np.arange(len(scanned.old.predicted))
     surrogate, kl = (
         None if of is None else of[same, same][:, None]
         for of in (scanned.surrogate, scanned.kl)

@@ -83,7 +83,7 @@ def _of_versions(result: VersionsResult, command: str) -> Document:
     links = [f"update-{i + 1}" for i in range(len(steps))]
     matrices: list[Block] = []
     if len(steps) > 1:
-        matrices += tables.matrix_tables(result, labels)
+        matrices += tables.matrix_tables(result, labels, any(s.paired for s in steps))
         steps, links = [*steps, result.whole], [*links, "first-to-last"]
     facts = {
         "Versions": ", ".join(f"{v.name} ({v.kind})" for v in result.versions),

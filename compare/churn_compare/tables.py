@@ -348,11 +348,17 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
 
 
 def matrix_tables(
-    result: VersionsResult | VersionMatrices, labels: Sequence[str]
+    result: VersionsResult | VersionMatrices,
+    labels: Sequence[str],
+    paired: bool = False,
 ) -> list[Table]:
-    """Churn and, with labels, NFR and relative NFR of every two versions."""
+    """Churn and, with labels, NFR and relative NFR of every two versions.
+
+    With `paired`, some updates are compared run by run.
+    """
     several = np.isfinite(np.diag(result.churn)).any()
     over = "mean over pairs of runs" if several else "one run each"
+    over += " of the same name, where all updates between are compared so" * paired
     again = " On the diagonal: two runs of one version." if several else ""
     differs = "Share of examples whose predicted class differs"
     found = [("Churn %", 100 * result.churn, 2, differs)]

@@ -395,13 +395,18 @@ def versions_sentences(result: VersionsResult) -> Iterator[str]:
         f"Of {count_text(len(ordered))} updates the smallest changes {least}, the "
         f"largest {most}."
     )
-    yield _added(result, "churn", "Changes", "change more than once")
-    if result.labelled:
+    # Sums over some runs and a number over all pairs of runs are not comparable.
+    if same := {step.paired for step in result.steps} == {whole.paired}:
+        yield _added(result, "churn", "Changes", "change more than once")
+    if same and result.labelled:
         flips, back = "Negative flips", "also change for the better on the way"
         yield _added(result, "negative_flip_rate", flips, back)
+    some, last = "Some version", result.names[-1]
+    if max(version.runs for version in result.versions) > 1:
+        some, last = "Some run of a version", f"the first run of {last}"
     yield (
-        f"Some version gives {share_text(result.ambiguity)} of the examples another "
-        f"class than {result.names[-1]} does (ambiguity), a single one at most "
+        f"{some} gives {share_text(result.ambiguity)} of the examples another "
+        f"class than {last} does (ambiguity), a single one at most "
         f"{share_text(result.discrepancy)} (discrepancy)."
     )
     if again := [churn for churn in np.diag(result.churn) if np.isfinite(churn)]:

@@ -19,7 +19,7 @@ from churn_compare.example_ids import PredictionsError, match_ids, rows_of, twic
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gates import Gating, as_gates, waivers_of
 from churn_compare.number_text import listed
-from churn_compare.pair import Kind, Pair, Table
+from churn_compare.pair import Kind, Pair, Table, in_pairs
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
 from churn_compare.reading.contents import ENDINGS, column_names, parts_of
 from churn_compare.reading.join import join
@@ -157,11 +157,17 @@ def compare_versions(
         whole = steps[0]
         if len(steps) > 1:
             ends = _on_examples(joined(sides[0], sides[-1]), examples)
-            whole = compare_pair(ends, **options)
+            scanned = scan(ends)
+            if all(step.paired for step in steps):  # so are its ends
+                scanned = in_pairs(scanned)
+            whole = compare_pair(ends, scanned=scanned, **options)
     truth, accuracy = pairs[0].labels, ()
     if truth is not None:  # each version but the first is new in one step
         accuracy = steps[0]["accuracy_old"], *(of["accuracy_new"] for of in steps)
-    found = version_matrices(predicted, None if truth is None else numbers[0][truth])
+    truth = None if truth is None else numbers[0][truth]
+    new_chains = (not step.paired for step in steps)
+    chains = [*itertools.accumulate(new_chains, initial=0)]
+    found = version_matrices(predicted, truth, chains)
     of_runs = ("flips", "version")
     matrices = {name: of for name, of in vars(found).items() if name not in of_runs}
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]

@@ -348,3 +348,31 @@ def test_sentences_say_whether_flips_accumulate_or_cancel(result):
     assert gone > 0.05
     assert f"{100 * gone:.1f} % cancel out, in examples that change more" in said
     assert said.endswith("which is what retraining alone changes.")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_updates_that_are_compared_run_by_run_are_so_in_every_number(
+    tmp_path, rng, fresh
+):
+    """Each version changes runs of the one before; the last may be trained anew."""
+    labels, versions = rng.integers(0, 9, 900), [rng.integers(0, 9, (3, 900))]
+    for _ in range(3):
+        changed = np.where(rng.random((3, 900)) < 0.06, 0, versions[-1])
+        versions.append(changed)
+    if fresh:
+        versions[-1] = rng.integers(0, 9, (3, 900))
+    for v, runs in enumerate(versions):
+        np.savez(tmp_path / f"v{v}.npz", predictions=runs, ids=np.arange(900))
+    found = compare_versions(tmp_path, labels=labels, **QUICK)
+    assert [step.paired for step in found.steps] == [True, True, not fresh]
+    for i in range(4):
+        for j in range(i):
+            first, second = versions[i], versions[j]
+            if fresh and i == 3:
+                first, second = first[:, None], second[None]
+            assert found.churn[i, j] == pytest.approx(np.mean(first != second))
+    assert found.whole["churn"].value == pytest.approx(found.churn[0, 3])
+    text = " ".join(plain_text(found.terminal(full=True)).split())
+    assert ("updates add up to" in text) == (not fresh)
+    assert "of the same name, where all updates between are compared so" in text
+    assert "Some run of a version gives" in text
