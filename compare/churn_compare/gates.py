@@ -148,16 +148,24 @@ class Gate:
         return f"{what} {most} {limit_text(self.limit, self.unit)}{where}"
 
 
-def combined(gates: Iterable[Gate], over: Iterable[Gate]) -> tuple[Gate, ...]:
-    """All gates, without those of `gates` that `over` replaces."""
+def combined(
+    gates: Sequence[Gate],
+    over: Iterable[Gate],
+    kept: Sequence[str] = ("on", "min_examples"),
+) -> tuple[Gate, ...]:
+    """All gates; those of `over` replace others, whose fields `kept` they take."""
 
     def about(gate: Gate) -> tuple[str, ...]:
         return gate.quantity, gate.bound, gate.grouping, gate.group
 
     # Two gates of `gates` on the same quantity are both kept: each must hold.
-    over = tuple(over)
-    said = set(map(about, over))
-    return (*(gate for gate in gates if about(gate) not in said), *over)
+    replaced, found = {about(gate): gate for gate in gates}, {}
+    for gate in over:
+        before = replaced.get(about(gate), gate)
+        fields = {name: getattr(before, name) for name in kept}
+        found[about(gate)] = dataclasses.replace(gate, **fields)
+    others = (gate for gate in gates if about(gate) not in found)
+    return (*others, *found.values())
 
 
 def check_gates(gates: Sequence[Gate], pair: Pair) -> None:

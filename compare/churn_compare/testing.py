@@ -1,6 +1,7 @@
 """Gates in the tests of a project that ships models."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from churn_compare.comparison import compare
@@ -26,8 +27,8 @@ def assert_compatible(
     new: Any,
     *,
     gates: Gating = (),
-    on: On = "estimate",
-    min_examples: int = 1,
+    on: On | None = None,
+    min_examples: int | None = None,
     inconclusive: Literal["fail", "pass"] = "fail",
     **options: Any,
 ) -> CompareResult:
@@ -43,9 +44,11 @@ def assert_compatible(
         new: predictions of the version that is to replace it.
         gates: conditions, or the path of a TOML file with them; limits among the
             options replace its conditions on the same quantity.
-        on: number that the limits are for: the "estimate", the "bound" of its
-            confidence interval nearer to failing, or the whole "interval".
-        min_examples: least number of examples of slices and classes that are judged.
+        on: number that limits given here are for: the "estimate", the "bound" of its
+            confidence interval nearer to failing, or the whole "interval"; None for
+            that of the condition that is replaced, or else the estimate.
+        min_examples: least number of examples of slices and classes that are judged;
+            None for that of the condition that is replaced, or else 1.
         inconclusive: "fail" if a limit within the interval of its gate fails the
             assertion, or "pass".
         **options: limits as in `gates={"max_nfr": 0.01}`, a number or `"1%"`, on any
@@ -78,8 +81,17 @@ def assert_compatible(
             hint = did_you_mean(name, [*known, *_LIMITS, "on", "min_examples"], 1)
             raise TypeError(f"there is no argument {name!r}{hint}")
         limits[name] = options.pop(name)
-    given = gates_by_name(limits, on=on, min_examples=min_examples)
-    wanted = combined(as_gates(gates), given)
+    given = {"on": on, "min_examples": min_examples}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    of_names = isinstance(gates, Mapping)
+    wanted = gates_by_name(gates, **chosen) if of_names else as_gates(gates)
+    if chosen and not limits and not of_names:
+        names = " and ".join(chosen)
+        raise GateError(
+            f"set {names} in each gate, or give limits such as max_nfr=0.01"
+        )
+    kept = [name for name in given if name not in chosen]
+    wanted = combined(wanted, gates_by_name(limits, **chosen), kept)
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
     options["waivers"] = (*options.get("waivers", ()), *waivers_of(gates))

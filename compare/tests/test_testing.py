@@ -59,6 +59,15 @@ def test_gates_come_as_objects_from_a_file_and_as_arguments(tmp_path):
     with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
         assert_compatible(OLD, NEW, labels=LABELS, max_churn=0.1, on="bound")
     assert_compatible(OLD, NEW, labels=LABELS, gates=[Gate("churn", 0.1)])
+    named = {"labels": LABELS, "gates": {"max_churn": 0.1}}
+    assert_compatible(OLD, NEW, **named)
+    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
+        assert_compatible(OLD, NEW, **named, on="bound")
+    file.write_text('on = "bound"\nmax-churn = 0.2')
+    options = {"labels": LABELS, "gates": file, "max_churn": 0.1}
+    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
+        assert_compatible(OLD, NEW, **options)  # as the file says
+    assert_compatible(OLD, NEW, **options, on="estimate")
 
 
 def test_slices_and_classes_are_judged():
@@ -77,6 +86,10 @@ def test_slices_and_classes_are_judged():
         ({}, "no condition to assert; give one, such as max_nfr=0.01"),
         ({"max_nfr": 1}, "max_nfr 1 may mean 1 % or 100 %; write 1% or 100%"),
         ({"max_nrf": "5%"}, "unknown key 'max_nrf'; did you mean max_nfr?"),
+        (
+            {"gates": [Gate("churn", 0.5)], "on": "bound"},
+            "set on in each gate, or give limits",
+        ),
         ({"max_nfr": "5%", "max_slice_nrf": 0.1}, "'max_nrf'; did you mean max_nfr"),
     ],
 )

@@ -152,6 +152,9 @@ def test_options_replace_what_the_gate_file_says(files, capsys):
     assert compare(files, "--gates", gates, "--max-churn", "30%") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "PASS kappa at least 0.5: 0.7" in said and "at most 30 %" in said
+    gates.write_text('on = "bound"\nmax-churn = "50%"')
+    assert compare(files, "--gates", gates, "--max-churn", "30%") == 1
+    assert "FAIL  upper end of churn at most 30 %" in capsys.readouterr().out
 
 
 def test_the_demo_compares_two_models_of_the_digits(tmp_path, monkeypatch, capsys):
