@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 from churn_compare.array_files import UnpackedFile, check_memory
 from churn_compare.example_ids import PredictionsError, some, twice
 from churn_compare.reading import arrow
-from churn_compare.reading.columns import ID, has_role
+from churn_compare.reading.columns import ID, has_role, plain
 
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20
 _BLOCK_BYTES = 1 << 20  # that pyarrow reads at once; a row must fit
 _CELL_BYTES = 32  # room for a number
 _NOT_UTF8 = "it is not in UTF-8; in Excel, save it as CSV UTF-8"
-_LISTS = ("set", "ranking", *ID)  # columns in which a comma is not a decimal mark
+_TEXTS = {"answer", "set", "ranking"}  # outcomes in which a comma is no decimal mark
+_NUMBERS = {"score", "value"}
+_PLAIN = {*ID, "input", "prompt", "question"}  # kept as they are written
 _NUMBER = re.compile(
     r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
@@ -191,10 +193,12 @@ def read_text(
 
 def _with_points(table: Any) -> tuple[Any, bool]:
     """Replaces decimal commas where a whole column has numbers only."""
-    found = False
+    found, names = False, {plain(name) for name in table.column_names}
+    # A target is written like the texts that it is compared with, whatever its name.
+    chosen = _NUMBERS if names & _TEXTS else names - _PLAIN
     for place, name in enumerate(table.column_names):
         column = table.column(place)
-        if not arrow.is_text(column.type) or name.strip().lower() in _LISTS:
+        if not arrow.is_text(column.type) or plain(name) not in chosen:
             continue
         text = arrow.utf8_trim_whitespace(column)
         number = r"^([+-]?\d*(,\d+)?([eE][+-]?\d+)?)?$"

@@ -50,6 +50,16 @@ def test_answers_are_compared_without_capitals_and_spaces():
     assert (fall.id, fall.old, fall.new, fall.target) == ("2", "4", "four", "4")
 
 
+@pytest.mark.parametrize("names", ["answer target", "set target", "ranking gold"])
+def test_commas_of_texts_are_no_decimal_marks(names, tmp_path):
+    rows = f"id {names}|1 1,234 1,234|2 2,500 2,500|3 17 17|4 3,000 3,000|"
+    sides = tmp_path / "old.tsv", tmp_path / "new.tsv"
+    for path, text in zip(sides, (rows, rows.replace("4 3,000", "4 unknown"))):
+        path.write_text(text.replace(" ", "\t").replace("|", "\n"))
+    (found,) = compare_outcomes(*sides, target_column=names.split()[1]).measures
+    assert [fall.id for fall in found.changes] == ["4"]
+
+
 APART = "A: A:the .5:5 -.5:.5 (-3):3 -x:x 2*3:2/3 [0,1):(0,1] n/a:n {}:[] 3!:3 C#:C"
 EQUAL = "\u00e9:e\u0301 IV:iv a~b:~a~~b~ \u212b:\u00e5"
 OF_SQUAD = "The~cat!:cat it's:its 10\\%:10 Yes.:yes \u662f\u3002:\u662f"
