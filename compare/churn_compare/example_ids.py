@@ -83,8 +83,17 @@ def refuse_missing(missing: np.ndarray, what: str, hint: str = "") -> None:
         )
 
 
+def numpy_array(values: Any) -> np.ndarray:
+    """The values as an array, in which NaN among texts does not become a text."""
+    found = np.asarray(values)
+    if found.dtype.kind in "US" and isinstance(values, list | tuple):
+        objects = np.asarray(values, object)
+        return objects if (objects != objects).any() else found
+    return found
+
+
 def _vector(values: Any, what: str) -> np.ndarray:
-    values = np.asarray(values)
+    values = numpy_array(values)
     if values.ndim != 1:
         raise PredictionsError(f"{what} must have shape [N]; got {values.shape}")
     return values

@@ -13,6 +13,7 @@ from churn_compare.example_ids import (
     canonical,
     check_lengths,
     decoded,
+    numpy_array,
     refuse_missing,
     some,
     trimmed,
@@ -76,7 +77,7 @@ def as_class_values(
     """
     shape = None
     if not hasattr(values, "null_count"):
-        values = np.asarray(values)
+        values = numpy_array(values)
         shape, kind = values.shape, values.dtype.kind
         if kind in "bi" or (kind in "uf" and lacking == "none"):
             return _numbered(values, what, hint)

@@ -18,7 +18,13 @@ from churn_compare.array_files import (
     check_memory,
     read_npy,
 )
-from churn_compare.example_ids import PredictionsError, as_ids, counts_rows, some
+from churn_compare.example_ids import (
+    PredictionsError,
+    as_ids,
+    counts_rows,
+    numpy_array,
+    some,
+)
 from churn_compare.reading import arrow, text_tables
 from churn_compare.reading.columns import ID
 from churn_compare.store import INDEX, Predictions, read_shards, shard_folder
@@ -166,7 +172,7 @@ def as_array(given: Any, what: str) -> np.ndarray:
         if str(given.dtype) == "torch.bfloat16":
             given = given.float()
     try:
-        return as_real(np.asarray(given))
+        return as_real(numpy_array(given))
     except Exception as error:  # of other frameworks, anything
         why = " ".join(str(error).split())[:120]
         raise PredictionsError(f"{what} cannot be made an array: {why}") from error

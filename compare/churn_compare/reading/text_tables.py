@@ -324,9 +324,14 @@ def table_of(objects: Iterable[Mapping[str, Any]]) -> Any:
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         try:
-            columns[name] = arrow.array(values)
+            columns[name] = arrow.array(values, from_pandas=True)
         except (arrow.ArrowException, ValueError, TypeError, OverflowError):
             columns[name] = arrow.array(
-                [None if value is None else str(value) for value in values]
+                [
+                    None
+                    if of is None or (isinstance(of, float) and of != of)
+                    else str(of)
+                    for of in values
+                ]
             )
     return arrow.table(columns)

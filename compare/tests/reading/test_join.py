@@ -14,7 +14,7 @@ from churn_compare import join, read_side
 from churn_compare.example_ids import as_ids, match_ids, rows_of
 from churn_compare.outcomes import read_outcomes
 from churn_compare.store import PredictionsError
-from tests.cases import fails
+from tests.cases import NAN, fails, jsonl
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
 
@@ -341,6 +341,23 @@ def test_slices_are_text_and_few(tmp_path):
         ([0] * N, "slices must be columns with names"),
     ):
         refused(message, old, new, slices=slices)
+
+
+def test_nan_among_texts_is_missing(tmp_path):
+    texts = [*"ababaab", NAN, NAN]
+    rows = [{"id": i, "label": of, "mixed": of} for i, of in enumerate(texts)]
+    path = jsonl(tmp_path / "labels.jsonl", [*rows[:-1], rows[-1] | {"mixed": 1}])
+    old, new = (classes_of(n, [*"abb"] * 3, ids=range(N)) for n in ("old", "new"))
+    for given in (texts, dict(enumerate(texts)), rows, {"label": texts}, path):
+        pair = join(old, new, labels=given)
+        assert pair.some_labels.tolist() == [0, 1, 0, 1, 0, 0, 1, -1, -1]
+    pair = join(old, new, slices={"of": texts}, clusters=texts)
+    assert pair.slices["of"].tolist() == [*texts[:7], "", ""]
+    assert pair.clusters.tolist() == [0, 1, 0, 1, 0, 0, 1, 2, 3]
+    mixed = join(old, new, slices=path).slices["mixed"]
+    assert mixed.tolist() == [*texts[:7], "", "1"]
+    fails("ids are missing for 2 of 9", as_ids, texts)
+    fails("missing for 2 of 9", read_side, texts)
 
 
 def test_slices_that_lack_examples_or_are_no_groupings():
