@@ -20,7 +20,7 @@ from churn_compare.reading.account import account_lines
 from churn_compare.reading.join import Rows, equal, join
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
-from churn_compare.reading.sides import read_side
+from churn_compare.reading.sides import check_used, read_side
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
@@ -221,6 +221,7 @@ def noise_floor(
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, columns, scores) for given in runs]
+    check_used(None, sides, columns)
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("a noise floor needs at least two runs; got one")
     whole, notes = sides[0], []

@@ -126,7 +126,7 @@ def compare_versions(
         columns |= {"label_column": label_column if labels is None else None}
         read = functools.partial(read_side, ids=ids, kind=kind, **columns)
         sides = _read(files, read, Path(spare))
-        check_used(ids, sides)
+        check_used(ids, sides, columns)
         about = {"labels": _labels_of_one(sides) if labels is None else labels}
         about |= {"slices": slices, "clusters": clusters, "class_map": class_map}
         about |= {"on_missing": on_missing, "confirm": confirm}

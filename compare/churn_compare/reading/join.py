@@ -191,14 +191,14 @@ def read_pair(
     columns = {"id_column": id_column, "label_column": label_column}
     # The column of separate labels may be called otherwise.
     own: dict[str, Any] = columns | ({} if labels is None else {"label_column": None})
+    own |= {"prediction_column": prediction_column}
     ids = None if ids is None else read_ids(ids, id_column)
-    own |= {"ids": ids, "prediction_column": prediction_column}
     kinds = old_kind or kind, new_kind or kind
     sides = [
-        given if isinstance(given, Table) else read_side(given, name, kind=of, **own)
+        given if isinstance(given, Table) else read_side(given, name, ids, of, **own)
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
-    check_used(ids, sides)
+    check_used(ids, sides, own)
     return join(*sides, labels=labels, slices=slices, by=by, **columns, **joining)
 
 

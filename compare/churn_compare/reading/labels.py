@@ -132,10 +132,15 @@ def read_labels(
         columns, values, named = found.columns, found.array, None
         if values is None:
             known = LABEL if any(plain(n) in LABEL for n in found.others) else CLASS
-            own = label_column if label_column in found.others else None
-            values, named = found.only(known, own, "label"), array_class_names(columns)
+            values = found.only(known, label_column, "label")
+            named = array_class_names(columns)
             if named is None and (scores := score_columns(columns, None)):
                 named = scores.class_names
+        elif label_column is not None:
+            raise PredictionsError(
+                f"they have no names, so there is no column {label_column!r}; leave it "
+                "out, or give a file or a mapping with this column"
+            )
         if found.ids is not None:
             check_unique(found.ids)
         if not hasattr(values, "null_count") and np.ndim(values) != 1:

@@ -195,13 +195,21 @@ def side_names(old: Any, new: Any) -> tuple[str, str]:
     return f"{names[0]} (old)", f"{names[1]} (new)"
 
 
-def check_used(ids: Any, sides: Sequence[Table]) -> None:
-    """Raises for separate ids if all versions have other ids of their own."""
+def check_used(
+    ids: Any, sides: Sequence[Table], columns: Mapping[str, str | None]
+) -> None:
+    """Raises for separate ids or for names of columns that no version uses."""
     own: list[Any] = [side.ids for side in sides]
     if ids is not None and not any(np.array_equal(of, ids) for of in own):
         raise PredictionsError(
             "separate ids are given, but the predictions have ids of their own; leave "
             "the separate ones out"
+        )
+    named = [of for role, of in columns.items() if ids is None or role != "id_column"]
+    if any(named) and all(side.account is None for side in sides):
+        raise PredictionsError(
+            f"there is no column {next(filter(None, named))!r}: the versions are "
+            "arrays without names; leave it out, or give mappings of names to arrays"
         )
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from churn_compare import join, read_side
+from churn_compare import compare, join, read_side
 from churn_compare.example_ids import as_ids, match_ids, rows_of
 from churn_compare.outcomes import read_outcomes
 from churn_compare.store import PredictionsError
@@ -390,3 +390,13 @@ def test_columns_of_other_names_are_used_everywhere(tmp_path):
     np.testing.assert_array_equal(pair.slices["third"], (rows % 3).astype(str))
     with pytest.raises(PredictionsError, match="no id column 'no'; it has key"):
         read_side(tmp_path / "p.parquet", id_column="no")
+    columns["label_column"] = "x"
+    for labels, message in (
+        ({"key": rows, "label": rows, "y": rows}, "no label column 'x'; it has label"),
+        (dict(enumerate(rows % 3)), "no label column 'x'; it has label"),
+        (rows, "so there is no column 'x'; leave it out"),
+    ):
+        refused(message, side, side, labels=labels, **columns)
+    for role in ("id", "label", "prediction"):
+        named = {f"{role}_column": "x"}
+        fails("there is no column 'x': the v", compare, rows, rows, **named)
