@@ -25,6 +25,7 @@ from churn_compare.reading.labels import (
     DRAWN_FROM,
     NO_CLUSTER,
     ExampleValues,
+    as_names,
     as_slices,
     as_text,
     cluster_numbers,
@@ -279,7 +280,7 @@ def _own_columns(
             values = there[name]
             if hasattr(values, "null_count") and arrow.types.is_nested(values.type):
                 values = text_of(values, name)
-            values = as_text(values, f"column {name}")
+            values = as_names(values, f"column {name}")
             found.append(np.array(values.take(arrow.array(at)).to_pylist()))
         if not found:
             every = dict.fromkeys(name for side in sides for name in side.others())

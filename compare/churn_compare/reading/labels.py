@@ -10,10 +10,12 @@ import numpy as np
 from churn_compare.example_ids import (
     PredictionsError,
     as_ids,
+    check_lengths,
     check_unique,
     errors_of,
     repeated,
     some,
+    trimmed,
 )
 from churn_compare.reading import arrow
 from churn_compare.reading.class_values import ClassValues, all_numbers, as_class_values
@@ -211,7 +213,7 @@ def read_clusters(
 
 def cluster_numbers(values: Any, what: str) -> np.ndarray:
     """A number for each different value, -1 for none."""
-    coded = arrow.one(as_text(values, what)).dictionary_encode()
+    coded = arrow.one(as_names(values, what)).dictionary_encode()
     numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     names = coded.dictionary.to_pylist()
     if "" in names:
@@ -258,7 +260,7 @@ def _by_id(given: Any, what: str) -> Any:
 
 def as_slices(values: Any, what: str) -> np.ndarray:
     """Values of a slice column as `[N]` strings."""
-    text = as_text(values, what)
+    text = as_names(values, what)
     count = arrow.count_distinct(text).as_py()
     if count > _MOST_VALUES:
         raise PredictionsError(
@@ -266,6 +268,13 @@ def as_slices(values: Any, what: str) -> np.ndarray:
             "slices, so leave it out, or bin its values"
         )
     return np.asarray(text.to_numpy(zero_copy_only=False), "U")
+
+
+def as_names(values: Any, what: str) -> Any:
+    """`as_text` without outer space, and refused if a text is too long for a name."""
+    names = trimmed(as_text(values, what))
+    check_lengths(names, what)
+    return names
 
 
 def as_text(values: Any, what: str) -> Any:

@@ -202,7 +202,7 @@ def test_space_around_ids_counts_in_no_file():
 
 def test_a_column_that_differs_between_the_sides_is_named():
     old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic": ["a", "b", "b"]}
-    new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", "a"]}
+    new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", " a"]}
     found = compare_outcomes(old, new, by=["topic"])
     assert [of.examples for of in found["correct"].groups] == [1, 2]  # as in old
     assert "topic differs between the two sides for 1 of 3 examples" in found.notes[-1]

@@ -321,7 +321,7 @@ def test_slices_are_text_and_few(tmp_path):
         "floor": np.array([1, 2, np.nan] * 3),
         "share": np.array([0.5, 1, 1] * 3),
         "open": np.array([True, False, True] * 3),
-        "zone": ["ä", None, ""] * 3,
+        "zone": ["ä ", None, "\t"] * 3,
     }
     pq.write_table(pa.table(table), tmp_path / "s.parquet")
     for given in (table, tmp_path / "s.parquet", pa.table(table)):
@@ -339,6 +339,7 @@ def test_slices_are_text_and_few(tmp_path):
         ({"prob_0": [1], "prob_1": [0]}, "there is no column to group by"),
         ({"a": [1], "b": [0, 1]}, "different lengths"),
         ([0] * N, "slices must be columns with names"),
+        ({"a": ["x" * 10_001] * N}, "column a must be names of at most 10,000 char"),
     ):
         refused(message, old, new, slices=slices)
 
