@@ -179,7 +179,9 @@ def test_space_around_names_and_ids_does_not_count():
     bare = classes_of("b", ["p", "q", "q"], ids=ids)
     labels = {"x ": "q ", "y": "q", "z": "q"}
     slices = {"id": ["x", "y\t", "z"], "s": [0, 1, 1]}
-    pair = join(padded, bare, labels=labels, slices=slices, clusters=labels)
+    clusters = {"x ": "q ", "y": "q", "z": "p"}
+    pair = join(padded, bare, labels=labels, slices=slices, clusters=clusters)
+    assert pair.clusters.tolist() == [0, 0, 1]
     assert (pair.ids.tolist(), pair.labels.tolist()) == (ids, [1, 1, 1])
     assert old_and_new(pair) == [["q", "p", "q"], ["p", "q", "q"]]
     assert join(padded, bare, class_map={"p ": "q", " q": "p"}).class_names == (
