@@ -1,12 +1,13 @@
 """Numbers of classes and slices, means over benchmarks, clusters and waivers."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, PerExample, all_examples
+from churn_compare.estimates import Groups, Intervals, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, canonical, rows_of
 from churn_compare.example_numbers import Numbers
 from churn_compare.labelling import Sampling
@@ -61,19 +62,21 @@ def grouped(
 
 
 def cluster_effect(
-    of: PerExample, every: Groups, column: str, mean: bool = False
+    of: PerExample,
+    every: Groups,
+    column: str,
+    interval: Callable[[Groups], Intervals],
+    mean: bool = False,
 ) -> Clusters | None:
     """Number of clusters and their effect on an interval; None without clusters."""
     if every.clusters is None:
         return None
-    alone = all_examples(len(of.mean), None, every.level).known(of, mean=mean)
-    clustered = every.known(of, mean=mean)
-    effect = wider = np.nan
-    if alone.examples[0] > 0:
+    both = every, all_examples(len(of.mean), None, every.level)
+    clustered, alone = (groups.known(of, mean=mean) for groups in both)
+    wide, narrow = ((found.high - found.low)[0] for found in map(interval, both))
+    effect, wider = np.nan, wide / narrow if narrow > 0 else np.nan
+    if clustered.total[0] > 0 and alone.examples[0] > 0:
         effect = (clustered.examples / alone.examples)[0]
-        wider = np.sqrt(clustered.total / alone.total)
-        wider *= clustered.quantile(every.level) / alone.quantile(every.level)
-        wider = wider[0]
     sizes = np.bincount(every.clusters)
     return Clusters(len(sizes), int(sizes.max()), float(effect), float(wider), column)
 
@@ -94,8 +97,9 @@ def measured(
         of_class = [pair.class_name(number) for number in classes.tolist()], group
         groupings = {"class": of_class, **groupings}
     judged, of, column = numbers.judged, numbers.changed, pair.cluster_column
+    interval: Callable = functools.partial(Groups.share, of=of)
     if judged:
-        of = numbers.gain
+        of, interval = numbers.gain, numbers.change
     waivers = waivers if judged else ()
     waived, without, notes = waive(numbers, waivers, pair.ids, every)
     fields: dict[str, Any] = {
@@ -103,7 +107,9 @@ def measured(
         "groups": grouped(numbers, every, groupings, without),
         "runs": numbers.runs,
         "paired": numbers.paired,
-        "clusters": cluster_effect(of, every, column, judged and not numbers.decided),
+        "clusters": cluster_effect(
+            of, every, column, interval, mean=judged and not numbers.decided
+        ),
     }
     if judged:
         fields |= {

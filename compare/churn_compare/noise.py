@@ -1,5 +1,6 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
+import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -351,7 +352,8 @@ def _findings(
     apart = [measure.differ(runs[a], runs[b]) for a, b in pairs]
     differ, agree = np.mean(apart, axis=0), ~np.logical_or.reduce(apart)
     unstable, judged = np.flatnonzero(differ), runs if measure.judged else ()
-    rows = []
+    changes, rows = PerExample(differ), []
+    share = functools.partial(Groups.share, of=changes)
     for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
         before, after = (
             f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
@@ -360,13 +362,13 @@ def _findings(
         target = "" if measure.target is None else measure.text("target", i)
         rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
     return MeasureFindings(
-        clusters=cluster_effect(PerExample(differ), groups, joined.cluster_column),
+        clusters=cluster_effect(changes, groups, joined.cluster_column, share),
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
         level=groups.level,
         quantities={
-            "runs_differ": groups.share(PerExample(differ)).of(0),
+            "runs_differ": share(groups).of(0),
             "runs_agree": groups.share(PerExample(agree)).of(0),
         },
         of_runs=tuple(measure.sign * float(worth(run).mean()) for run in judged),

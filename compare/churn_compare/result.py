@@ -46,7 +46,7 @@ class Clusters:
     count: int  # number of clusters
     largest: int  # examples in the largest cluster
     # Variance of the accuracy gain (without labels, of churn) divided by that with
-    # independent examples; NaN where nothing flips.
+    # independent examples; NaN if all clusters contribute equally.
     design_effect: float
     wider: float  # width of its interval, relative to independent examples
     # Column with the clusters; "" if they were given as an array.

@@ -221,9 +221,10 @@ def _clusters(found: Measured, clusters: Clusters) -> str:
     number = "the change"
     if found.decided or not found.judged:
         number = "the accuracy gain" if found.judged else "churn"
+    effect = f" (design effect {clusters.design_effect:.2f})"
     return (
         f"{said}. The interval of {number} is {clusters.wider:.2f} times as wide as "
-        f"for independent examples (design effect {clusters.design_effect:.2f})."
+        f"for independent examples{effect if clusters.design_effect > 0 else ''}."
     )
 
 

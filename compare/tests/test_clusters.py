@@ -125,6 +125,21 @@ def test_clusters_as_values_as_a_mapping_and_as_a_column(tmp_path):
     assert found.to_dict()["clusters"]["column"] == "doc"
 
 
+def test_an_interval_of_clusters_is_compared_with_that_of_examples(rng):
+    clusters, old = np.arange(60) // 3, np.zeros(60, int)
+    one_in_each = np.arange(60) % 3 == 0
+    for new in (old, one_in_each, rng.random(60) < 0.2 * (clusters % 3)):
+        for labels, name in ((None, "churn"), (old, "accuracy_gain")):
+            found, alone = (
+                churn_compare.compare(old, 1 * new, labels=labels, clusters=of)
+                for of in (clusters, None)
+            )
+            wide, narrow = (of[name].high - of[name].low for of in (found, alone))
+            assert found.clusters.wider == pytest.approx(wide / narrow)
+            assert f"{wide / narrow:.2f} times as wide" in " ".join(str(found).split())
+            assert "nan" not in str(found)
+
+
 def test_examples_without_a_cluster_are_alone():
     some = ["a", "a", "", None, "b", "b"]
     clusters = {"id": list(range(6)), "doc": np.array(some, object)}
