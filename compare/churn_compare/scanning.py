@@ -91,7 +91,6 @@ def _sentence(side: Table, codes: np.ndarray, code: int, ids: np.ndarray) -> str
     )
 
 
-_LOG_FLOOR = -30.0  # least log-probability, so that KL is finite
 # Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares
 # would be subnormal numbers, which are slow.
 _LEAST_LOG_RATIO = np.float32(-43)
@@ -145,18 +144,18 @@ class Part(NamedTuple):
 
     total: np.ndarray  # `[n]` float64, sum of the ratios
     log_sum: np.ndarray  # `[n]` logarithm of the sum of the exponentials of the scores
-    unknown: bool  # True if a class may be unknown in some row
+    zeros: bool  # True if a probability may be 0, whose score is -inf
     ratios: np.ndarray  # `[n, shared]`, each probability over the row's largest one
-    scores: np.ndarray  # `[n, shared]` logits, or floored log-probabilities
+    scores: np.ndarray  # `[n, shared]` logits or log-probabilities
     alone: np.ndarray  # `[n]` float64, sum of the ratios of the other classes
 
 
 def kl_divergence(old: Part, new: Part, work: np.ndarray) -> np.ndarray:
-    """`KL(old || new)` of each row in nats, `[n]` float64; NaN for unknown classes."""
+    """`KL(old || new)` of each row in nats, `[n]`; infinite if only new is 0."""
     # sum_c p_c (z_c - z'_c) - log sum exp z + log sum exp z'
-    if old.unknown or new.unknown:
-        return np.full(len(old.total), np.nan)
     np.subtract(new.scores, old.scores, out=work, casting="same_kind")
+    if old.zeros:
+        work[np.isneginf(old.scores)] = 0
     moved = np.vecdot(old.ratios, work).astype(np.float64) / old.total
     return np.maximum(new.log_sum - old.log_sum - moved, 0.0)
 
@@ -250,18 +249,19 @@ class SidePass:
         if (ranks := self._ranks) is not None:
             largest = scores[tied] == top[tied, None]
             predicted[tied] = np.where(largest, ranks, len(ranks)).argmin(axis=1)
-        logits, unknown = self.side.kind == "logits", False
+        logits = self.side.kind == "logits"
         if logits:
             np.subtract(scores, top[:, None], out=ratios, casting="same_kind")
             least = scores.min() - top.max()  # of any row, or below
             if least < _LEAST_LOG_RATIO:
                 np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
             np.exp(ratios, out=ratios)
-            smallest, unknown = top, bool(least <= _UNKNOWN)
+            smallest, zeros = top, least <= _UNKNOWN
         else:
             np.divide(scores, top[:, None], out=ratios, casting="same_kind")
             np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
             smallest = scores.min(axis=1)
+            zeros = smallest.min() <= 0
         place, columns = (run, self.place(start, stop)), self.columns
         if self._labels is None:
             total = _sums(ratios)
@@ -277,16 +277,15 @@ class SidePass:
         self.tied[run, start + tied] = True
         if self.split is None:
             return None
-        if not logits:  # replaced by floored logarithms
-            floor = np.exp(_LOG_FLOOR) * total * top
-            floor = floor.astype(scores.dtype)  # one type, else NumPy converts all
-            np.maximum(scores, floor[:, None], out=scores)
+        if not logits:
             np.log(scores, out=scores)
             top = np.log(top)
+        elif zeros:
+            scores[scores - top[:, None] <= _UNKNOWN] = -np.inf
         shared, alone = self.split
         others = ratios[:, alone].sum(axis=1, dtype=np.float64)
         of_pairs = ratios[:, shared], scores[:, shared], others
-        return Part(total, top + np.log(total), unknown, *of_pairs)
+        return Part(total, top + np.log(total), bool(zeros), *of_pairs)
 
 
 class PairPass:
@@ -318,9 +317,8 @@ class PairPass:
 
     def done(self) -> tuple[np.ndarray | None, ...]:
         """Numbers of the pairs of runs, as in `Scanned`."""
-        # KL is infinite if the new side does not know a class of the old one.
-        kl = None if self._lost or np.isnan(self._kl).any() else self._kl
-        return self._surrogate, kl
+        # KL is not defined if the new side has no column for a class of the old one.
+        return self._surrogate, None if self._lost else self._kl
 
 
 def _split(

@@ -76,10 +76,12 @@ def test_probabilities_are_judged_where_they_change():
     unclear = {"nll_change": Interval(0.0, -0.01, 0.01)}
     assert len(sentences(result_of(quantities=unclear))) == 3
     infinite = dict.fromkeys(("nll_new", "nll_change"), Interval(math.inf, NAN, NAN))
-    *_, last = sentences(result_of(quantities=infinite))
-    assert last == (
+    infinite["kl_divergence"] = Interval(math.inf, NAN, NAN)
+    *_, nll, kl = sentences(result_of(quantities=infinite))
+    assert nll == (
         "The new version gives some label a probability of 0, so its NLL is infinite."
     )
+    assert kl.endswith("the old one does not, so the KL divergence is infinite.")
 
 
 WITHIN = Interval(0.039, 0.036, 0.042)
