@@ -199,6 +199,7 @@ class SuiteArguments(_Reports, _Level):
     suite: File = None  # TOML: tier, score, direction and gates of each benchmark
     on_missing: Missing = "error"  # compare only the examples that both have
     confirm: Names = _Several()  # doubts to accept, named in error messages
+    errors: Annotated[Errors, _shown("HOW")] = None  # errored examples: wrong or drop
 
 
 @dataclasses.dataclass(frozen=True)

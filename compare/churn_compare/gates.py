@@ -300,6 +300,11 @@ def gates_by_name(
     for name, given in limits.items():
         if given is None:
             continue
+        if isinstance(given, Mapping):
+            raise GateError(
+                f"{name} is a table; in Python name a limit, such as max_nfr or "
+                "max_class_nfr, or give a list of Gate"
+            )
         key, grouping = name.lstrip("-").replace("-", "_"), ""
         if parts := re.fullmatch(r"(max_|min_)(slice|class)_(\w+)", key):
             grouping = {"slice": ALL_SLICES, "class": CLASSES}[parts[2]]
@@ -314,7 +319,7 @@ def gates_by_name(
 
 Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
 
-_WAIVE = "waive"
+WAIVE = "waive"
 _WAIVER = ("id", "reason", "until")
 _SETTINGS: dict[str, Sequence] = {"on": ON, "min-examples": range(1, 2**63)}
 _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
@@ -378,7 +383,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
         negative flip rate at most 2 % in each region
     '''
     table = read_toml(Path(path))
-    table.pop(_WAIVE, None)
+    table.pop(WAIVE, None)
     with errors_in(path):
         gates = gates_of(table)
     if not gates:
@@ -393,15 +398,21 @@ def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
         GateError: if the file cannot be read, or a waiver is repeated or lacks its id,
             reason or date.
     """
-    given, found = read_toml(Path(path)).get(_WAIVE, []), []
+    table = read_toml(Path(path))
     with errors_in(path):
-        if not isinstance(given, list):
-            raise GateError(f"{_WAIVE} must be written [[{_WAIVE}]]")
-        for number, of in enumerate(given, 1):
-            with errors_in(f"waiver {number}"):
-                found.append(_waiver(of))
-        if again := twice(canonical(waiver.id) for waiver in found):
-            raise GateError(f"the id {again[0]!r} is waived twice")
+        return waivers_in(table.get(WAIVE, []))
+
+
+def waivers_in(given: Any) -> tuple[Waiver, ...]:
+    """The waivers in tables of a TOML file."""
+    found = []
+    if not isinstance(given, list):
+        raise GateError(f"{WAIVE} must be written [[{WAIVE}]]")
+    for number, of in enumerate(given, 1):
+        with errors_in(f"waiver {number}"):
+            found.append(_waiver(of))
+    if again := twice(canonical(waiver.id) for waiver in found):
+        raise GateError(f"the id {again[0]!r} is waived twice")
     return tuple(found)
 
 

@@ -16,7 +16,16 @@ from churn_compare.display import CompareResult, Display, OutcomesResult
 from churn_compare.documents import Block, Cell, Column, Document, Section, Table, Text
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.gate_outcomes import judge_measures
-from churn_compare.gates import Gate, GateError, closest, errors_in, gates_of, read_toml
+from churn_compare.gates import (
+    WAIVE,
+    Gate,
+    GateError,
+    closest,
+    errors_in,
+    gates_of,
+    read_toml,
+    waivers_in,
+)
 from churn_compare.number_text import (
     NOTHING,
     count_text,
@@ -28,16 +37,18 @@ from churn_compare.number_text import (
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import settle
 from churn_compare.reading.contents import ENDINGS
+from churn_compare.reading.join import Errors
 from churn_compare.reading.logs import reader_of
 from churn_compare.reading.outcomes import has_outcomes
 from churn_compare.reading.sides import same_file, side_names
 from churn_compare.report import composed, sections
-from churn_compare.result import GateOutcome, Measured, state_of
+from churn_compare.result import GateOutcome, Measured, Waiver, state_of
 from churn_compare.significance import holm
 from churn_compare.tables import number_cell
 
 Tier = Literal["required", "advisory"]
-_KEYS = {"tier": str, "file": str, "score": str, "lower-is-better": bool, "gates": dict}
+_KEYS = {"tier": str, "file": str, "score": str, "lower-is-better": bool}
+_KEYS |= {"errors": str, "gates": dict}
 _DEPTH = 5  # most parts of a file's path inside the folder
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
@@ -55,7 +66,9 @@ class Rules:
     score: str | None = None  # column that is compared; None for all columns
     # True if a lower score is better; None to follow its log or its name.
     lower_is_better: bool | None = None
+    errors: Errors | None = None  # as in `compare_outcomes`; None as for the suite
     gates: tuple[Gate, ...] = ()  # its conditions
+    waivers: tuple[Waiver, ...] = ()  # negative flips that its gates do not count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +112,7 @@ def read_suite(path: str | os.PathLike) -> Suite:
         if not isinstance(named, Mapping):
             raise GateError("benchmarks are tables, [benchmark.NAME]")
         others, rules = _rules(table, Rules()), {}
-        start = dataclasses.replace(others, gates=(), file=None)
+        start = dataclasses.replace(others, gates=(), waivers=(), file=None)
         for name, of in named.items():
             with errors_in(f"benchmark.{name}"):
                 rules[name] = _rules(of, start)
@@ -117,11 +130,15 @@ def _rules(table: Any, start: Rules) -> Rules:
             what: dict[type, str] = {dict: "table, such as {max-nfr = 0.01}"}
             name = what.get(_KEYS[key], _KEYS[key].__name__)
             raise GateError(f"{key} must be a {name}")
-    if table.get("tier", "required") not in get_args(Tier):
-        raise GateError('tier must be "required" or "advisory"')
+    for key, known in {"tier": Tier, "errors": Errors}.items():
+        if key in table and table[key] not in get_args(known):
+            names = " or ".join(f'"{name}"' for name in get_args(known))
+            raise GateError(f"{key} must be {names}")
     fields = {key.replace("-", "_"): value for key, value in table.items()}
     if "gates" in fields:
-        fields["gates"] = gates_of(fields["gates"])
+        given = dict(fields["gates"])
+        fields["waivers"] = waivers_in(given.pop(WAIVE, []))
+        fields["gates"] = gates_of(given)
     return dataclasses.replace(start, **fields)
 
 
@@ -229,6 +246,7 @@ def compare_suite(
     level: float = 0.95,
     confirm: Sequence[str] = (),
     on_missing: Literal["error", "intersect"] = "error",
+    errors: Errors | None = None,
 ) -> SuiteResult:
     """Compares two folders of results, one benchmark at a time.
 
@@ -246,6 +264,7 @@ def compare_suite(
         level: confidence level of the intervals.
         confirm: names of doubts, as in `compare`.
         on_missing: as in `compare`.
+        errors: as in `compare_outcomes`, for benchmarks without a rule for it.
 
     Raises:
         PredictionsError: if a folder has no results, or two files of one name.
@@ -265,7 +284,8 @@ def compare_suite(
         result, missing = None, f"it is missing in {' and in '.join(lacking)}"
         if not lacking:
             try:
-                result, missing = _compared(before, now, rules, shared), ""
+                own = {"errors": rules.errors or errors, "waivers": rules.waivers}
+                result, missing = _compared(before, now, rules, shared | own), ""
             except (PredictionsError, ArrayFileError, GateError) as error:
                 missing = f"{error}"
         compared.append(Benchmark(name, rules, result, missing))
@@ -315,11 +335,12 @@ def _files(
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
     score = rules.score
+    if score is None and rules.lower_is_better:
+        raise GateError("lower-is-better is for a score; name it")
     if score is None and not has_outcomes(old):
+        shared = {key: of for key, of in shared.items() if key != "errors"}
         return compare(old, new, gates=rules.gates, **shared)
     if score is None:
-        if rules.lower_is_better:
-            raise GateError("lower-is-better is for a score; name it")
         return compare_outcomes(old, new, gates=rules.gates, **shared)
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)

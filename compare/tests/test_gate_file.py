@@ -120,6 +120,7 @@ def test_gates_are_given_as_they_come(tmp_path):
         assert as_gates(given) == gates
     assert as_gates(()) == as_gates({"max_churn": None}) == ()
     fails("not a gate: 'max-churn'; write Gate", as_gates, ["max-churn"], of=GateError)
+    fails("classes is a table; in Python", as_gates, {"classes": {}}, of=GateError)
     fails("unknown key 'churn'; did you mean", as_gates, {"churn": 0.1}, of=GateError)
 
 

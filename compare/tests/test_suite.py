@@ -91,6 +91,43 @@ def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_pa
     assert measure.lower_is_better == (lower is not False) != found.passed
 
 
+def test_errors_and_waivers_are_those_of_the_benchmark(tmp_path):
+    for side, errored in zip(SIDES, ((), (3,)), strict=True):
+        (tmp_path / side).mkdir()
+        scores = [
+            {"m": {"value": "I" if i == 5 and errored else "C"}} for i in range(9)
+        ]
+        samples = [
+            {"id": i, "scores": of, "error": "timeout" if i in errored else None}
+            for i, of in enumerate(scores)
+        ]
+        for name in "ab":
+            log = {"eval": {}, "samples": samples}
+            (tmp_path / side / f"{name}.json").write_text(json.dumps(log))
+        csv_file(tmp_path / side / "c.csv", id=range(9), prediction=range(9))
+    rules = tmp_path / "suite.toml"
+    rules.write_text("""
+        [benchmark.a.gates]
+        max-nfr = "5%"
+        [[benchmark.a.gates.waive]]
+        id = "5"
+        reason = "wrong label"
+        until = 2999-01-01
+        [benchmark.b]
+        errors = "refuse"
+        [benchmark.c]
+        lower-is-better = true
+    """)
+    folders = [tmp_path / side for side in SIDES]
+    found = compare_suite(*folders, suite=rules, errors="drop")
+    a, b, c = found.benchmarks
+    assert a.result.examples == 8 and a.gates[0].passed
+    assert "--errors wrong counts them" in b.missing
+    assert c.missing == "lower-is-better is for a score; name it"
+    words = ["suite", *map(str, folders), "--suite", str(rules), "--errors", "drop"]
+    assert main(words) == 1
+
+
 def test_a_benchmark_without_labels_or_gates_is_not_judged(tmp_path):
     for side in SIDES:
         (tmp_path / side).mkdir()
@@ -137,6 +174,8 @@ def test_equal_releases_pass(tmp_path, monkeypatch):
     ("rules", "error"),
     [
         ('tier = "needed"', 'tier must be "required" or "advisory"'),
+        ('errors = "no"', 'errors must be "wrong" or "drop" or "refuse"'),
+        ("[benchmark.a]\ngates = {waive = [{}]}", "waiver 1: a waiver needs id and"),
         ("[benchmark.a]\nscor = 1", "unknown key 'scor'; did you mean score"),
         ("[benchmark.a]\nscore = 1", "score must be a str"),
         ("[benchmark.a]\ngates = {max-nfx = 1}", "benchmark.a: max-nfx: unknown key"),
