@@ -248,7 +248,7 @@ _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
 _OF_TWO = ("labels", "any_time", "slices", "by", "pool", "equivalent")
-_OF_TWO += ("lower_is_better", "errors")
+_OF_TWO += ("lower_is_better",)
 # What is compared, options that would have no effect, and the reason.
 _REFUSED = (
     ("noise", (*_CLASSES, *_OF_TWO), "is for OLD and NEW, not for --noise"),

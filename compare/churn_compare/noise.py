@@ -17,11 +17,11 @@ from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Pair, Table, class_order
 from churn_compare.reading import arrow
-from churn_compare.reading.account import account_lines
-from churn_compare.reading.join import Rows, equal, join
+from churn_compare.reading.account import Doubt, account_lines, settle
+from churn_compare.reading.join import Errors, Rows, equal, join
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
-from churn_compare.reading.sides import check_used, read_side
+from churn_compare.reading.sides import check_used, read_side, same_file
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
@@ -187,6 +187,7 @@ def noise_floor(
     confirm: Sequence[str] = (),
     regressions: int = 20,
     level: float = 0.95,
+    errors: Errors | None = None,
 ) -> OutcomesResult:
     """How much identical runs of one version differ: an A/A test.
 
@@ -219,6 +220,9 @@ def noise_floor(
         raise ValueError(
             "level must lie between 0 and 1, tolerance and regressions be at least 0"
         )
+    if any(same_file(a, b) for a, b in itertools.combinations(runs, 2)):
+        said = "two runs are the same file, which cannot differ; name a file of each"
+        settle([Doubt("same-file", said)], confirm)
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, columns, scores) for given in runs]
@@ -238,6 +242,7 @@ def noise_floor(
         relative=relative,
         normalize=normalize,
         on_missing="intersect",
+        errors=errors,
     )
     groups = all_examples(len(joined.ids), joined.clusters, level)
     measures = [_findings(of, groups, joined, regressions) for of in joined.measures]

@@ -217,13 +217,14 @@ def _comparable(
     failed = [of.failed(at).any(axis=0) for of, at in sides]
     a, b = (int(of.sum()) for of in failed)
     if a or b:
-        said = f"{a:,} examples errored in {old.name}, {b:,} in {new.name}"
+        said = f"{a:,} examples errored in {old.name}"
+        said += f", {b:,} in {new.name}" if new is not old else ""
         if policy == "refuse" or (policy is None and a != b):
             raise PredictionsError(
                 f"{said}; --errors wrong counts them as wrong, --errors drop leaves "
-                "them out of both"
+                "them out"
             )
-        done = "are left out of both" if policy == "drop" else "count as wrong"
+        done = "are left out" if policy == "drop" else "count as wrong"
         rows.notes.append(f"Warning: {said}, and {done}.")
     if policy == "drop":
         places = places[rows.keep(~np.logical_or(failed[0], failed[1]))]

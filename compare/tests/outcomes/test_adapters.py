@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -160,9 +161,13 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
     fails("2 examples errored in new", compare_outcomes, new, same, errors="refuse")
     runs = noise_floor(old, new)  # of one version: an error counts as in one file
-    assert runs.examples == 6 and any("count as wrong" in note for note in runs.notes)
+    errored = "Warning: 2 examples errored in old.*, new.*, and count as wrong"
+    assert runs.examples == 6 and any(re.match(errored, note) for note in runs.notes)
+    assert noise_floor(old, new, errors="drop").examples == 4
+    twice = "two runs are the same file, .* add --confirm same-file"
+    fails(twice, noise_floor, old, new, old)
     assert main([str(old), str(new)]) == 2
-    assert "--errors drop leaves them out of both" in capsys.readouterr().err
+    assert "--errors drop leaves them out" in capsys.readouterr().err
     assert main([str(old), str(new), "--errors", "drop"]) == 0
 
 
