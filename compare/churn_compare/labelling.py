@@ -59,8 +59,19 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
         for name in (DRAWN_FROM, STRATUM, BETTER, "id")
         if name in columns
     }
+    sides = ("A", "B") if "A" in columns else ("old", "new")
+    shown = [
+        np.array(as_text(columns[name], f"column {name}").to_pylist(), object)
+        for name in sides
+        if name in columns
+    ]
     count = len(texts[DRAWN_FROM])
     better = np.char.lower(np.char.strip(texts.get(BETTER, np.full(count, ""))))
+    if len(shown) < 2 and np.any(better != ""):
+        raise PredictionsError(
+            f"column {BETTER} needs the answers that were judged: keep the columns "
+            f"{' and '.join(sides)} of the queue"
+        )
     if "A" in columns:
         if not (path := key_of(Path(given))).is_file():
             raise PredictionsError(
@@ -78,6 +89,8 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
             )
         turned = np.where(first == "old", "new", "old")
         better = np.where(better == "a", first, np.where(better == "b", turned, better))
+        if len(shown) == 2:
+            shown = [np.where(first == "old", *of) for of in (shown, shown[::-1])]
     if odd := sorted({*better.tolist()} - {*_ANSWERS}):
         raise PredictionsError(
             f"column {BETTER} takes old, new, neither or both (A or B if blind); "
@@ -98,6 +111,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
         changed=np.array([changed[codes == k].max() for k in range(len(names))]),
         rows=count,
         better=np.where(there, better[rows], ""),
+        shown=tuple(of[rows] for of in shown),
     )
 
 
@@ -213,7 +227,7 @@ def by_labels(
                 "churn-compare label"
             )
         return None
-    _check_queue(drawn, changed)
+    _check_queue(drawn, changed, pair, numbers)
     worse, better = numbers.worse.mean, numbers.better.mean
     of_label = np.array(["same", "new", "old"])[np.sign(better - worse).astype(int)]
     odd = pair.ids[labelled & (answers != "") & (answers != of_label)]
@@ -245,8 +259,30 @@ def by_preference(
     check_single_runs(numbers)
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
     known, changed = drawn.better != "", numbers.changed.mean > 0
-    _check_queue(drawn, changed)
+    _check_queue(drawn, changed, pair, numbers)
     return Sampling(drawn, changed, known, worse, better, True, level, any_time)
+
+
+def answers_of(pair: Pair, numbers: Numbers, rows: np.ndarray) -> list[list[str]]:
+    """Answers of the old and of the new version on some examples, as texts."""
+    of = numbers.of
+    if pair.measures:
+        return [[of.text(side, i) for i in rows] for side in ("old", "new")]
+    names = np.array([pair.class_name(c) for c in range(pair.classes)])
+    return [
+        [", ".join(dict.fromkeys(runs)) for runs in names[side[:, rows]].T]
+        for side in (of.old, of.new)
+    ]
+
+
+def _plain(answer: str) -> str:
+    """An answer as it is after a spreadsheet has saved it, too: 1 as 1.0 or TRUE."""
+    answer = " ".join(answer.split())
+    answer = {"false": "0", "true": "1"}.get(answer.lower(), answer)
+    try:
+        return f"{float(answer):.15g}"
+    except ValueError:
+        return answer
 
 
 def check_single_runs(numbers: Numbers) -> None:
@@ -258,7 +294,10 @@ def check_single_runs(numbers: Numbers) -> None:
         )
 
 
-def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:
+def _check_queue(
+    drawn: Drawn, changed: np.ndarray, pair: Pair, numbers: Numbers
+) -> None:
+    """Refuses a queue of other files, by its ids and by the answers judged in it."""
     there, here = int(drawn.changed.sum()), int(changed.sum())
     lost = drawn.rows - np.count_nonzero((drawn.place >= 0) & changed)
     if there != here or lost:
@@ -266,6 +305,17 @@ def _check_queue(drawn: Drawn, changed: np.ndarray) -> None:
             f"the queue was drawn from {there:,} examples that change; {here:,} change "
             f"here, and {lost:,} rows of the queue are not among them; compare "
             "the files, with the options, from which the queue was drawn"
+        )
+    rows, other = np.flatnonzero(drawn.better != ""), set()
+    for here, shown in zip(answers_of(pair, numbers, rows), drawn.shown):
+        pairs = zip(rows.tolist(), here, shown[rows], strict=True)
+        other |= {row for row, a, b in pairs if _plain(a) != _plain(b)}
+    if other:
+        raise PredictionsError(
+            f"the queue shows other answers than these files in {len(other):,} of "
+            f"{len(rows):,} rows with a value in {BETTER}, for example "
+            f"{some(pair.ids[sorted(other)])}; compare the files from which it was "
+            "drawn, in the same order"
         )
 
 

@@ -107,6 +107,8 @@ class Drawn:
     changed: np.ndarray  # number of examples that change in each stratum
     better: np.ndarray  # `[N]` better answer: "old", "new", "same", or ""
     rows: int  # number of rows of the queue
+    # `[N]` answers of the old and of the new version in the queue; () without columns
+    shown: tuple[np.ndarray, ...]
 
     def at(self, places: np.ndarray) -> "Drawn":
         """The drawn examples at some places."""
@@ -115,6 +117,7 @@ class Drawn:
             place=self.place[places],
             stratum=self.stratum[places],
             better=self.better[places],
+            shown=tuple(of[places] for of in self.shown),
         )
 
 

@@ -14,7 +14,13 @@ from churn_compare.comparison import read_either
 from churn_compare.documents import Records, csv_text
 from churn_compare.example_ids import PredictionsError
 from churn_compare.groups import coded
-from churn_compare.labelling import BETTER, STRATUM, check_single_runs, key_of
+from churn_compare.labelling import (
+    BETTER,
+    STRATUM,
+    answers_of,
+    check_single_runs,
+    key_of,
+)
 from churn_compare.pair import Kind
 from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT
@@ -98,21 +104,13 @@ def label_queue(
     reading |= {"by": [by] if by else None}
     reading |= {"id_column": id_column, "prediction_column": prediction_column}
     pair, numbers = read_either(old, new, **reading)
-    changed, of, inputs = numbers.changed.mean > 0, numbers.of, {}
+    changed, inputs = numbers.changed.mean > 0, {}
     rows = np.arange(len(changed)) if pair.old_rows is None else pair.old_rows
     if pair.measures:
         check_single_runs(numbers)
-        texts = [
-            [of.text(side, i) for i in range(of.examples)] for side in ("old", "new")
-        ]
         if pair.old.inputs is not None:
             inputs["input"] = _shown(pair.old.inputs.take(rows), "input")
     else:
-        number = np.array([pair.class_name(c) for c in range(pair.classes)])
-        texts = [
-            [", ".join(dict.fromkeys(column)) for column in number[runs].T]
-            for runs in (of.old, of.new)
-        ]
         others = pair.old.others() if pair.old.values.shape[0] == 1 else {}
         inputs = {
             name: np.array(_shown(column, name))[rows]
@@ -135,11 +133,13 @@ def label_queue(
     place[order] = np.concatenate([np.arange(size) for size in sizes])
     rows = rows[np.argsort(place, kind="stable")][:budget]
     out, key = [], {}
-    for row, swapped in zip(rows.tolist(), rng.random(len(rows)) < 0.5, strict=True):
+    texts = answers_of(pair, numbers, rows)
+    swaps = rng.random(len(rows)) < 0.5
+    for row, swapped, old, new in zip(rows.tolist(), swaps, *texts, strict=True):
         name = str(pair.ids[row])
         line = {"id": name}
         line |= {column: str(of[row]) for column, of in inputs.items()}
-        sides = {"old": texts[0][row], "new": texts[1][row]}
+        sides = {"old": old, "new": new}
         if blind:
             first, second = ("new", "old") if swapped else ("old", "new")
             key[name] = first

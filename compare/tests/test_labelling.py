@@ -192,6 +192,33 @@ def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
     fails("needs one run of each version", compare_outcomes, old, new, labels=rows)
 
 
+def test_a_preference_is_between_the_answers_in_the_queue(tmp_path):
+    _, old, new, _ = versions()
+    path = tmp_path / "q.csv"
+    label_queue(old, new).save(path)
+    changed = np.flatnonzero(old["predictions"][0] != new["predictions"][0])
+    other = new | {"predictions": new["predictions"].copy()}
+    of, was = other["predictions"][0], old["predictions"][0]
+    of[changed] = 3 - of[changed] - was[changed]  # the third class
+    rewritten(path, lambda row: {"better": "old", "new": f" {row['new']}.0 "}, 20)
+    found = compare(old, new, labels=path, resamples=100)
+    assert found["negative_flip_rate"].value == found["churn"].value
+    for sides in ((new, old), (old, other)):
+        said = "other answers than these files in 20 of 20 rows with a value in better"
+        fails(rf"{said}.*, in the same order$", compare, *sides, labels=path)
+    rows = [dict(row) for row in csv.DictReader(path.read_text().splitlines())]
+    for row in rows:
+        del row["new"]
+    fails("keep the columns old and new", compare, old, new, labels=rows)
+    answers = [
+        {"id": side["id"], "answer": side["predictions"][0].astype(str)}
+        for side in (old, new)
+    ]
+    rows = [row | {"better": "new"} for row in label_queue(*answers).rows]
+    compare_outcomes(*answers, labels=rows)
+    fails("other answers", compare_outcomes, *answers[::-1], labels=rows)
+
+
 def test_a_part_by_hand():
     # 3 of 6 changed examples, of 100: one gets worse, one better.
     stratum = Stratum("", 6, 3, 1 / 3, 1 / 3, (1 / 3, 1 / 3, 2 / 3))
@@ -264,6 +291,11 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path, monkey
     first = label_queue(old, new, budget=1).rows[0]
     assert json.loads(first["text"])[0]["content"] == f"é {int(first['id']) - 7}"
     assert "é" in first["text"]
+    label_queue(old, new, seed=2, blind=True).save(tmp_path / "other.csv")
+    own = key.read_text()
+    key.write_text((tmp_path / "other.key.csv").read_text())  # of the same examples
+    fails(r"shows other answers .* in \d+ of 20 rows", compare, old, new, labels=path)
+    key.write_text(own)
     lines = key.read_text().splitlines(keepends=True)
     for text in ("".join(lines[:-1]), "".join(lines).replace(",old", ",v1")):
         key.write_text(text)
