@@ -301,7 +301,7 @@ class Rows:
         self._intersect, self._confirm = intersect, confirm
         self.notes: list[str] = []
         old_ids, new_ids = old.ids, new.ids
-        self._has_ids = old_ids is not None
+        self._ids = old_ids
         if (old_ids is None) != (new_ids is None):
             having, lacking = (new, old) if old_ids is None else (old, new)
             raise PredictionsError(
@@ -389,7 +389,7 @@ class Rows:
         if ids is None:
             self._check_rows(separate, what)
             return self.old
-        if not self._has_ids and DRAWN_FROM not in separate.others:  # else of rows
+        if self._ids is None and DRAWN_FROM not in separate.others:  # else of rows
             raise PredictionsError(
                 f"the {what} have ids, but the predictions have none; give ids for them"
             )
@@ -417,6 +417,12 @@ class Rows:
 
     def _check_rows(self, separate: ExampleValues, what: str) -> None:
         """Refuses a file without ids if it is not clear what its rows belong to."""
+        others = separate.slices or separate.others
+        for name in others if self._ids is not None else ():
+            if row_order_doubts({name: self._ids}, {name: others[name]}, ""):
+                said = f"column {name} of the {what} has the ids of the predictions"
+                doubt = Doubt("row-order", f"{said} in another order: call it id")
+                self.notes += settle([doubt], self._confirm)
         if not self._one_order:
             raise PredictionsError(
                 f"the {what} have no ids, but the two sides do not have the same "
@@ -427,12 +433,10 @@ class Rows:
                 f"the {what} are of {separate.size:,} examples, the predictions of "
                 f"{len(self.ids):,}"
             )
-        if self._has_ids:
-            self.notes.append(
-                f"The {what} have no ids: they are matched by their rows."
-            )
+        if self._ids is not None:
+            said = f"he {what} have no ids: they are matched by rows."
+            self.notes.append(f"Warning: t{said}" if others else f"T{said}")
         else:
-            others = separate.slices or separate.others
             self._check_order(others, f"in the {what}")
 
 

@@ -265,7 +265,7 @@ def as_slices(values: Any, what: str) -> np.ndarray:
     if count > _MOST_VALUES:
         raise PredictionsError(
             f"{what} has {count:,} different values; at most {_MOST_VALUES} can be "
-            "slices, so leave it out, or bin its values"
+            "slices: if they are the ids, call it id, else leave it out or bin them"
         )
     return np.asarray(text.to_numpy(zero_copy_only=False), "U")
 

@@ -288,8 +288,16 @@ def test_values_without_ids_need_one_order_of_rows():
     values = np.arange(N) % 3
     pair = join(old, new, labels=values, slices={"a": values})
     np.testing.assert_array_equal(pair.labels, values[::-1])  # in the order of the ids
-    assert pair.notes[0] == "The labels have no ids: they are matched by their rows."
+    assert pair.notes[0] == "The labels have no ids: they are matched by rows."
     assert pair.slices["a"].tolist() == [str(v) for v in values[::-1]]
+    table = {"uid": ids, "label": values}
+    pair = join(old, new, labels=table)
+    assert pair.notes[0] == "Warning: the labels have no ids: they are matched by rows."
+    table = {"uid": np.roll(ids, 1), "label": values}
+    for what, few in (("labels", table), ("slices", {"uid": ids[1:]})):
+        said = f"column uid of the {what} has the ids of .* in another order: call it"
+        refused(f"{said} id. .*--confirm row-order$", old, new, **{what: few})
+    assert "uid" in join(old, new, labels=table, confirm=["row-order"]).notes[0]
     turned = scores_of("new", ids=ids[::-1])
     few = scores_of("new", N=N - 1, ids=ids[1:])
     for more in ({"labels": values}, {"slices": {"a": values}}):
