@@ -28,6 +28,7 @@ class Option:
     help: str
     metavar: str = ""
     positional: bool = False
+    repeats: bool = False  # True if it may be given several times
 
 
 def options_of(cls: type, positional: bool = False) -> dict[str, Option]:
@@ -55,7 +56,8 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
             named = [m.metavar for m in markers if getattr(m, "metavar", None)]
             metavar, positional = "".join(named[-1:]), tyro.conf.Positional in markers
             text = helps.get(field.name, "")
-            yield Option(path, word, kind, default, text, metavar, positional)
+            repeats = kind is bool or tyro.conf.UseAppendAction in markers
+            yield Option(path, word, kind, default, text, metavar, positional, repeats)
 
 
 def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any]]:
@@ -81,10 +83,25 @@ def helps_of(cls: type) -> dict[str, str]:
     return found
 
 
+def _check_once(cls: type, argv: Sequence[str]) -> None:
+    """Refuses an option that is given twice, since tyro takes the last in silence."""
+    given = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for option in options_of(cls).values():
+        word, once = option.word, "give it once"
+        if given.count(word) < 2 or option.repeats:
+            continue
+        if isinstance(option.default, tuple):
+            once = f"write all values after one {word}"
+        elif word == "--gates":
+            once = "put all limits into one file"
+        raise ValueError(f"{word} is given twice; {once}")
+
+
 def read_options(
     cls: type[T], argv: Sequence[str], *, prog: str, description: str | None = None
 ) -> T:
     """An instance of `cls`, whose fields are options; `-h` prints its docstring."""
+    _check_once(cls, argv)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):

@@ -194,6 +194,9 @@ SIDES = "old.npy new.npy"
         ("--json /dev/null", "--json: /dev/null is not an ordinary file; name a file"),
         ("--gates gone.toml", "gone.toml: there is no such file"),
         ("--order a b", "--order is for a folder of versions"),
+        ("--full --full --by a --by=b", "--by is given twice; write all values after"),
+        ("--gates a --gates b", "--gates is given twice; put all limits into one file"),
+        ("--max-nfr 1% --max_nfr=9%", "--max-nfr is given twice; give it once"),
     ],
 )
 def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, message):
