@@ -141,7 +141,7 @@ def pool(
     one = np.where(of < 0, -1, 0)
     groups = Groups(one, 1, every.clusters, every.level, strata=of)
     gain, p = numbers.change(groups).of(0), float(numbers.p(groups)[0])
-    return Pooled(column, len(names), gain, p)
+    return Pooled(column, len(names), gain, p, int(np.sum(of < 0)))
 
 
 def waive(

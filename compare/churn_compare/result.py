@@ -203,6 +203,7 @@ class Pooled:
     benchmarks: int  # number of benchmarks
     gain: Interval  # mean of their changes, each with the same weight
     p: float  # p-value of no mean change, two-sided
+    left_out: int = 0  # number of examples without a value of `column`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -333,11 +333,12 @@ def _pooled(found: Measured) -> list[str]:
     if found.pooled is None:
         return []
     pooled, unit = found.pooled, QUANTITIES[found.change].unit
+    left = f"; {count_text(pooled.left_out)} without a value are left out"
     return [
         f"Over {pooled.benchmarks} values of {pooled.column}, each with the same "
         f"weight, {_MEANS[found.change].lower()} changes by "
         f"{value_text(pooled.gain, unit)} ({range_text(pooled.gain, unit)}; "
-        f"{equals_text(pooled.p)})."
+        f"{equals_text(pooled.p)}){left if pooled.left_out else ''}."
     ]
 
 

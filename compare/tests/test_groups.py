@@ -130,6 +130,8 @@ def test_the_mean_over_benchmarks_equals_loops_and_scipy():
     said = "Over 3 values of task, each with the same weight, accuracy changes"
     assert said in " ".join(str(found).split())
     assert found.to_dict()["pooled"]["benchmarks"] == 3
+    less = pooled(old, new, np.where(task == "b", "", task))
+    assert "); 200 without a value are left out." in " ".join(str(less).split())
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -140,7 +142,7 @@ def test_right_and_wrong_have_the_answer_of_their_classes(clustered):
     sides = ({"correct": 1 - x, "task": task, "of": groups} for x in (old, new))
     clusters = "of" if clustered else None
     other = compare_outcomes(*sides, pool="task", clusters=clusters)["correct"]
-    gain, p = dataclasses.astuple(other.pooled)[2:]
+    gain, p = dataclasses.astuple(other.pooled)[2:4]
     assert gain == pytest.approx(dataclasses.astuple(found.pooled.gain))
     assert p == pytest.approx(found.pooled.p)
     slices = zip(other.groups, found.groupings["task"], strict=True)
