@@ -18,6 +18,7 @@ from churn_compare.result import Clusters, Group, Interval, Pooled, Waived, Waiv
 from churn_compare.significance import holm
 
 _NAMED = 5  # ids named in a note
+NEEDLESS = "about an example that is not a negative flip"
 NO_VALUE = "(none)"  # the slice of examples that have no value
 
 
@@ -174,7 +175,7 @@ def waived_rows(
     for which, what in (
         (expired, "past its date and without effect"),
         (unknown, "about an id that is not compared"),
-        (needless, "about an example that is not a negative flip"),
+        (needless, NEEDLESS),
     ):
         if which:
             many = f"{count_text(len(which))} waivers are each"

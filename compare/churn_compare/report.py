@@ -283,14 +283,13 @@ def reliability(old: Curve, new: Curve) -> str:
 def _regressions(result: CompareResult) -> list[Block]:
     if not result.labelled:
         return []
-    listed, total = len(result.regressions), result.regressions_total
-    if not listed:
+    total = result.regressions_total
+    if not result.regressions:
         return [Text("None is listed." if total else "There is none.")]
     when = "in some pair of runs" if result.run_pairs > 1 else "now"
-    of = f"{count_text(listed)} of the" if listed < total else "All"
     said = (
-        f"{of} {count_text(total)} examples that were right before and are wrong "
-        f"{when}, worst first."
+        f"Examples that were right before and are wrong {when}, worst first; "
+        f"{count_text(total)} in all."
     )
     first, others = (
         tables.regressions_table(result, result.regressions[part])

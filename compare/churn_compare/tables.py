@@ -135,8 +135,7 @@ def change_blocks(measure: MeasureFindings) -> list[Block]:
     """The largest falls, or changes if no outcome is better, worst first."""
     if not measure.changes:
         return [Text("There is none.")]
-    total = count_text(measure.changes_total)
-    said = f"{len(measure.changes)} of {total}, worst first."
+    said = f"{count_text(measure.changes_total)} in all, worst first."
     floor = "runs_differ" in measure.quantities
     sides = ("One run", "Another") if floor else ("Old", "New")
     heads = [Column(head, "left") for head in ("Example", *sides)]

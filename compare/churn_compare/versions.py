@@ -18,6 +18,7 @@ from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of, twice
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gates import Gating, as_gates, waivers_of
+from churn_compare.groups import NEEDLESS, waived_rows
 from churn_compare.number_text import listed
 from churn_compare.pair import Kind, Pair, Table, in_pairs
 from churn_compare.reading.class_values import NO_LABEL, all_numbers
@@ -171,6 +172,11 @@ def compare_versions(
     of_runs = ("flips", "version")
     matrices = {name: of for name, of in vars(found).items() if name not in of_runs}
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
+    # A waiver is needless if it is in every step.
+    notes = [note for note in notes if NEEDLESS not in note]
+    used = {w for step in steps if step.waived for w in step.waived.waivers}
+    rest = [w for w in judged["waivers"] if w not in used]
+    notes += waived_rows(rest, examples, np.zeros(len(examples)))[2] if rest else ()
     return VersionsResult(
         versions=(steps[0].old, *(step.new for step in steps)),
         examples=len(examples),

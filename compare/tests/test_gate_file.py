@@ -213,10 +213,13 @@ def test_a_file_has_waivers_next_to_gates(tmp_path):
     assert len(read_gates(path)) == 1
     assert read_waivers(path) == (Waiver("3", "known", LATER),)
     assert compare(OLD, NEW, labels=LABELS, gates=path).passed
-    for name, values in (("v1", OLD), ("v2", NEW)):
+    for name, values in (("v1", OLD), ("v2", NEW), ("v3", NEW)):
         np.save(tmp_path / f"{name}.npy", values)
-    found = compare_versions(tmp_path, labels=LABELS, gates=path)
+    more = [Waiver("70", "known", LATER)]
+    found = compare_versions(tmp_path, labels=LABELS, gates=path, waivers=more)
     assert found.passed and found.steps[0].waived.flips == 1
+    (said,) = [note for note in found.notes if "negative flip" in note]
+    assert said.endswith("that is not a negative flip: 70.")  # 3 is one of a step
     path.write_text(text.replace(LATER, BEFORE))
     assert not compare(OLD, NEW, labels=LABELS, gates=path).passed
 
