@@ -190,7 +190,7 @@ def test_every_part_of_a_full_comparison_is_printed(whole):
     assert "Note: 3 rows were left out" in text
     for name, interval in result.quantities.items():
         assert value_text(interval, QUANTITIES[name].unit) in text, name
-    assert f"now, worst first; {result.regressions_total} in all." in flowing
+    assert f"worst first; {result.regressions_total} in all." in flowing
     for regression in result.regressions[:10]:
         assert regression.id in text
     assert all(printable(outcome.line) in text for outcome in result.gates)
