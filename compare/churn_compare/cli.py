@@ -349,13 +349,13 @@ def _shown_and_saved(
 
 def _label(given: dict[str, Any], program: str) -> int:
     """Writes a queue of changed examples to label."""
-    from churn_compare.labelling import is_filled
+    from churn_compare.labelling import would_be_lost
     from churn_compare.number_text import remark
 
     old, new, out = (given[name] for name in ("old", "new", "out"))
-    if is_filled(out):
+    if would_be_lost(out):
         raise ValueError(
-            f"--out: {out} is a queue with answers, which would be lost; move it or "
+            f"--out: {out} has answers or is no queue, and would be lost; move it or "
             "name another file"
         )
     settings = _settings(given | {"budget": given["budget"] or None})
@@ -432,13 +432,18 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
     taken = {os.path.realpath(path): "what is read" for path in read}
     if given.get("github") and not os.environ.get(_SUMMARY):
         raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
-    for name in ("html", "json", "markdown", "junit", "out"):
-        if (path := given.get(name)) is None:
+    outputs = [(n, given.get(n)) for n in ("html", "json", "markdown", "junit", "out")]
+    if queue := "blind" in given:  # a table, which also replaces its key
+        from churn_compare.labelling import key_of
+
+        outputs.append(("out", key_of(given["out"])))
+    for name, path in outputs:
+        if path is None:
             continue
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
-        queue, place = "blind" in given, os.path.realpath(path)  # a queue is a table
+        place = os.path.realpath(path)
         if path.name.lower().endswith(contents.ENDINGS) and not queue:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"

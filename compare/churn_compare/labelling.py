@@ -39,15 +39,15 @@ def key_of(queue: Path) -> Path:
     return queue.with_name(queue.stem + _KEY)
 
 
-def is_filled(path: Path) -> bool:
-    """True if a file is a queue in which at least one row is filled."""
+def would_be_lost(path: Path) -> bool:
+    """True if a file is something other than a queue without answers."""
     try:
         columns = read_contents(path).columns
-        names = {"label", BETTER} & columns.keys() if DRAWN_FROM in columns else ()
+        names = {"label", BETTER} & columns.keys()
         texts = [text for n in names for text in as_text(columns[n], n).to_pylist()]
     except (PredictionsError, ArrayFileError):
-        return False
-    return any(map(str.strip, texts))
+        return path.exists()
+    return DRAWN_FROM not in columns or any(map(str.strip, texts))
 
 
 def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -349,8 +350,15 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     assert "would write over what is read" in capsys.readouterr().err
     filled_out = out.read_text()
     assert main(["label", *sides, "--out", str(out)]) == 2
-    assert "which would be lost; move it" in capsys.readouterr().err
+    assert "has answers or is no queue, and would be lost" in capsys.readouterr().err
     assert out.read_text() == filled_out
+    other = tmp_path / "labels.csv"
+    other.write_text("id,label\n7,1\n")
+    assert main(["label", *sides, "--out", str(other)]) == 2
+    assert other.read_text() == "id,label\n7,1\n"
+    sides[1] = shutil.copy(sides[1], str(tmp_path / "p.key.csv"))
+    assert main(["label", *sides, "--out", str(tmp_path / "p.csv")]) == 2
+    assert "p.key.csv would write over what is read" in capsys.readouterr().err
 
 
 def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
