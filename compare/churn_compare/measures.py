@@ -153,10 +153,10 @@ _SQUAD = (
     (r"(^|[^\pL\pN])-(\.?\d)", "\\1\x01\\2"),
     (r"\.(\d)", "\x02\\1"),
     (r"[\pP$+<=>^`|~]", ""),
-    (r"\b(a|an|the)\b", " "),
     ("\x01", "-"),
     ("\x02", "."),
 )
+_ARTICLE = r"\b(a|an|the)\b"
 
 
 def normalized(texts: Any, normalize: Normalization = "text") -> Any:
@@ -171,11 +171,15 @@ def normalized(texts: Any, normalize: Normalization = "text") -> Any:
     plain = spaced(pc.utf8_lower(pc.utf8_normalize(texts, "NFC")))
     if normalize == "text":
         return plain
-    short = plain
+    bare = plain
     for pattern, instead in _SQUAD:
-        short = pc.replace_substring_regex(short, pattern, instead)
-    short = spaced(short)
-    return pc.if_else(pc.equal(short, ""), plain, short)
+        bare = pc.replace_substring_regex(bare, pattern, instead)
+    short = pc.replace_substring_regex(bare, _ARTICLE, " ")
+    # The option "A." is "a", and "..." is what it is.
+    found = [
+        pc.if_else(pc.equal(of, ""), None, of) for of in map(spaced, (short, bare))
+    ]
+    return pc.coalesce(*found, plain)
 
 
 # Words in names of scores of which less is better, and words that say the contrary.

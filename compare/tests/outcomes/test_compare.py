@@ -63,6 +63,7 @@ def test_commas_of_texts_are_no_decimal_marks(names, tmp_path):
 APART = "A: A:the .5:5 -.5:.5 (-3):3 -x:x 2*3:2/3 [0,1):(0,1] n/a:n {}:[] 3!:3 C#:C"
 EQUAL = "\u00e9:e\u0301 IV:iv a~b:~a~~b~ \u212b:\u00e5"
 OF_SQUAD = "The~cat!:cat it's:its 10\\%:10 Yes.:yes \u662f\u3002:\u662f"
+OF_SQUAD += " A.:a (The):the .A~the:a~the"
 NOT_OF_SQUAD = "A:the -.5:.5 .5:5 {}:[] (-3):3"
 
 
