@@ -65,6 +65,12 @@ def _frame(form, folder, index, columns):
     """A data frame as pandas keeps or writes it."""
     if form == "frame":
         return Frame(columns, index)
+    if form == "split":
+        rows = [*zip(*(of.tolist() for of in columns.values()))]
+        given = {"columns": [*columns], "index": [*map(str, index)], "data": rows}
+        path = folder / "split.json"
+        path.write_text(json.dumps(given))
+        return path
     path = folder / f"{form}.{'csv' if form == 'csv' else 'parquet'}"
     if form == "csv":
         csv.write_csv(pa.table({"": index, **columns}), path)
@@ -78,7 +84,7 @@ def _frame(form, folder, index, columns):
     return path
 
 
-FORMS = ("frame", "csv", "unnamed", "level", "named")
+FORMS = ("frame", "csv", "split", "unnamed", "level", "named")
 INDEXES = {
     "split": np.arange(N) * 7 % 60 + 3,
     "permuted": np.arange(N)[::-1],
