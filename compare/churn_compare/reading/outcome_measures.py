@@ -34,8 +34,10 @@ _PARTED = re.compile(rf"\s*((?:{_PART.pattern})(\s+|$))*")
 
 def _listed(text: str) -> list[str]:
     """The items of a list that is written as a text."""
-    if ITEM in text or not text.strip():
-        return text.split(ITEM) if text else []
+    if text.startswith(ITEM):  # it was a list
+        return text[1:].split(ITEM) if text[1:] else []
+    if not text.strip():
+        return []
     text = _CALL.sub(r"\1", text.strip()) or "[]"  # set() is empty
     if not _ADJACENT.search(text):
         for read in (json.loads, ast.literal_eval) if text[0] in "[{(" else ():

@@ -52,7 +52,7 @@ _MOST_GRADES = 12  # most distinct texts of a score that may be grades
 _TRUE = "true yes pass passed success resolved correct c 1 1.0".split()
 _FALSE = "false no fail failed failure unresolved incorrect i 0 0.0".split()
 _LARGEST = 1e100  # sums of squares of larger numbers are infinite
-ITEM = "\x1f"  # between the items of a list, as text
+ITEM = "\x1f"  # before every item of a list, as text
 
 
 def outcome_columns(names: Sequence[str]) -> list[str]:
@@ -338,7 +338,7 @@ def answers_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
 
 
 def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
-    """A column of lists as texts with `ITEM` between items, and which are there."""
+    """A column of lists as texts with `ITEM` before items, and which are there."""
     kind = column.type
     if not (arrow.types.is_list(kind) or arrow.types.is_large_list(kind)):
         return answers_of(column, name)
@@ -347,6 +347,7 @@ def lists_of(column: Any, name: str) -> tuple[Any, np.ndarray]:
     except arrow.ArrowException as error:
         raise PredictionsError(f"column {name} must hold lists of items") from error
     texts = arrow.binary_join(items, arrow.scalar(ITEM, arrow.large_string()))
+    texts = arrow.utf8_replace_slice(texts, 0, 0, ITEM)  # also before a single item
     return texts, ~np.asarray(texts.is_null())
 
 

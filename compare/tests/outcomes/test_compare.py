@@ -168,6 +168,16 @@ def test_sets_and_rankings_of_lists_and_texts():
         assert found["set"]["mean_distance"].value == 0
 
 
+@pytest.mark.parametrize("kind", ["set", "ranking"])
+def test_a_list_of_one_item_is_not_read_as_a_text(kind):
+    old = [{kind: of, "target": of} for of in (["Smith, John"], [], ["[1, 2]"])]
+    new = [{kind: of} for of in (["Smith", "John"], ["[]"], ["1", "2"])]
+    (found,) = compare_outcomes(old, new).measures
+    assert found["score_old"].value == 1
+    assert {of.old for of in found.changes} == {"Smith, John", "(none)", "[1, 2]"}
+    assert "[]" in {of.new for of in found.changes}
+
+
 def test_a_changed_input_is_named_and_not_compared():
     old = {"id": [1, 2, 3], "correct": [1, 1, 0], "input": ["a", "b", "c"]}
     new = old | {"input": ["a", "B", "c"], "correct": [1, 0, 0]}

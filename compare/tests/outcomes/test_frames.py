@@ -35,7 +35,8 @@ def check(given):
     assert found.columns["correct"].tolist() == [[1, 1], [0, 1]]
     assert found.known.tolist() == [True, False]  # one score is missing
     assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
-    assert found.columns["set"].to_pylist() == ["p\x1fq", "", "p", "q"]
+    marked = ["\x1fp\x1fq", "\x1f", "\x1fp", "\x1fq"]
+    assert found.columns["set"].to_pylist() == marked
     assert found.others()["task"].to_pylist() == ["t", "u"]
     same = {"confirm": ["same-file"], "on_missing": "intersect"}
     measures = compare_outcomes(given, given, by=["task"], **same)
