@@ -1,7 +1,7 @@
 """Two versions brought together: the same examples, classes and truths."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -110,6 +110,10 @@ def join(
     if on_missing not in ("error", "intersect"):
         raise PredictionsError(
             f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
+        )
+    if errors not in (None, *get_args(Errors)):
+        raise PredictionsError(
+            f"errors must be 'wrong', 'drop' or 'refuse'; got {errors!r}"
         )
     if labels is not None and old.measures:
         raise PredictionsError(
