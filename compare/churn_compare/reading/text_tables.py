@@ -73,7 +73,7 @@ def layout_of(path: Path) -> Layout:
             more = text.read(_SAMPLE_CHARACTERS)
         except UnicodeDecodeError as error:
             raise PredictionsError(_NOT_UTF8) from error
-    while first.startswith("#") and not told and _is_comment(first, more):
+    while more and (first.isspace() or (not told and _is_comment(first, more))):
         first, _, more = more.partition("\n")
         first, skipped = first + "\n", skipped + 1
     if first.strip() and not more.strip():
@@ -91,16 +91,17 @@ def layout_of(path: Path) -> Layout:
     delimiter = _delimiter(tables, path)
     names, *rows = tables[delimiter] or [[]]
     if names:
-        _check_header(names, rows)
+        _check_header(names, rows, skipped)
     row_bytes = max(len(first.encode()), _CELL_BYTES * len(names))
     return Layout(names, delimiter, encoding, skipped, row_bytes, quote)
 
 
 def _is_comment(line: str, more: str) -> bool:
-    """True if a line has other columns than the next; savetxt writes "# id,label"."""
+    """True if a line with # has other columns than the next; savetxt has "# id,pred"."""
     lines = (line for line in more.splitlines() if not line.startswith("#"))
     following = next(lines, "")
-    return any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
+    other = any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
+    return line.startswith("#") and other
 
 
 def _delimiter(tables: dict[str, list[list[str]]], path: Path) -> str:
@@ -121,12 +122,13 @@ def _delimiter(tables: dict[str, list[list[str]]], path: Path) -> str:
     return (fits or several or [*tables])[0]
 
 
-def _check_header(names: list[str], rows: list[list[str]]) -> None:
+def _check_header(names: list[str], rows: list[list[str]], skipped: int) -> None:
     """Refuses a first line that is an example and not the names of columns."""
     if len(names) > 1 and names in rows:
+        line = skipped + rows.index(names) + 2
         raise PredictionsError(
-            f"the first line ({some(names)}) stands in line {rows.index(names) + 2} "
-            "again; names of columns must stand in the first line only"
+            f"the first line ({some(names)}) stands in line {line} again; names of "
+            "columns must stand in the first line only"
         )
     # An example hardly is 0, 1, 2, 3, ...
     counted = [name.strip().removesuffix(".0") for name in names]

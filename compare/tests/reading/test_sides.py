@@ -504,6 +504,7 @@ TEXTS = {  # a file and its text
     ("a.csv", "0.1,0.9\n0.8,0.2\n"): "must be names of columns, .* the number 0.1",
     ("a.csv", "2\n0\n1\n"): "here it has the number 2",
     ("a.csv", "id,prediction\n1,0\nid,prediction\n2,1\n"): "stands in line 3 again",
+    ("a.csv", "sep=;\nid;pred\n1;0\nid;pred\n"): "stands in line 4 again",
     ("a.csv", "id;a,b\n1;0,5\n"): "not clear whether commas or semicolons separate",
     ("a.csv", "id;p_0;p_1\n1;0,5;0.5\n"): "invalid value '0.5'",
     ("a.csv", "label,pred\n,1\n,0\n"): "2 of 2 .*; leave the column out, or name",
@@ -566,9 +567,12 @@ def test_headers_that_look_odd_are_read(tmp_path):
         (",0,1\n0,1,0\n1,0,1\n", {"kind": "logits"}),  # pandas, with an index
         ("0,1\n0.5,1\n1,0\n", {"kind": "logits"}),
         ("id,spam\na,spam\nb,ham\n", {"prediction_column": "spam"}),
+        ("id;label;pred\n1;0;0\n2;1;0\n", {}),
+        ("# id;label\nid;label;pred\n1;0;0\n2;1;0\n", {}),
     ):
-        (tmp_path / "p.csv").write_text(text)
-        assert read_side(tmp_path / "p.csv", **more).examples == text.count("\n") - 1
+        for blank in ("", "\n", " \r\n\n"):
+            (tmp_path / "p.csv").write_text(blank + text)
+            assert read_side(tmp_path / "p.csv", **more).examples == 2
 
 
 def test_accounts_say_how_a_file_is_written(tmp_path):
