@@ -268,7 +268,7 @@ def _outcomes(
         inputs=None if input_name is None else text_of(first[input_name], input_name),
         others=lambda names=None: others,
         errored=errored,
-        account=Account((*read, *unusual), tuple(left)),
+        account=Account((*read, *unusual), tuple(left), () if log else tuple(left)),
     )
 
 

@@ -212,11 +212,12 @@ def test_space_around_ids_counts_in_no_file():
 
 
 def test_a_column_that_differs_between_the_sides_is_named():
-    old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic": ["a", "b", "b"]}
-    new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic": ["b", "a", " a"]}
-    found = compare_outcomes(old, new, by=["topic"])
+    old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic (2)": ["a", "b", "b"]}
+    new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic (2)": ["b", "a", " a"]}
+    found = compare_outcomes(old, new, by=["topic (2)"])
+    assert found.read[0].endswith("correct, slices (column topic (2)).")
     assert [of.examples for of in found["correct"].groups] == [1, 2]  # as in old
-    assert "topic differs between the two sides for 1 of 3 examples" in found.notes[-1]
+    assert "topic (2) differs between the two sides for 1 of 3 ex" in found.notes[-1]
     old, new = (
         {"id": [1, 2], "answer": ["a", "b"], "target": t} for t in "ab,ac".split(",")
     )
