@@ -217,7 +217,8 @@ def _outcomes(
         raise PredictionsError("there are no examples")
     runs, ids = 1, None if id_name is None else as_ids(columns[id_name])
     several = ids is None or repeated(ids).size > 0
-    run = text_of(columns[run_name], run_name) if run_name and several else None
+    run_name = run_name if several else None  # with one row of each id, a column
+    run = text_of(columns[run_name], run_name) if run_name else None
     if ids is None and run is not None and len(run.unique()) > 1:
         raise PredictionsError(f"column {run_name} needs ids of the examples")
     if ids is not None and several:

@@ -237,9 +237,9 @@ def test_a_gate_on_slices_names_the_worst():
     ids = np.arange(40)
     task = np.where(ids < 20, "facts", "sums")
     old = {"id": ids, "correct": np.ones(40), "task": task, "class": task}
-    new = old | {"correct": np.where(ids < 4, 0, 1)}
+    new = old | {"correct": np.where(ids < 4, 0, 1), "epoch": task}
     gates = {"max_slice_nfr": 0.15, "max_nfr": 0.15}
-    result = compare_outcomes(old, new, by=["task"], gates=gates)
+    result = compare_outcomes(old, new, by=["task", "epoch"], gates=gates)
     assert [gate.passed for gate in result.gates] == [False, True]
     assert "task facts 20 %" in result.gates[0].line
     gates = [*gates_by_name(gates), Gate(FLIPS, 0.2, grouping="task")]
