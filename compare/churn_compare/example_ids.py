@@ -12,7 +12,7 @@ from churn_compare.array_files import ArrayFileError
 from churn_compare.reading import arrow
 
 _EXAMPLES = 3  # offending ids named in a message
-_MUST = "ids must be integers or strings"
+_MUST = "must be integers or strings; they are"
 _LONGEST = 10_000
 # Space and characters of no width, which never count around ids and names of classes.
 _OUTER = "".join(filter(str.isspace, map(chr, range(0x3001))))
@@ -111,37 +111,37 @@ def as_labels(labels: Any) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def as_ids(column: Any) -> np.ndarray:
+def as_ids(column: Any, what: str = "ids") -> np.ndarray:
     """Ids as int64, or as strings if they do not all fit."""
     # An id is what it is written as: 7 and "7 " are equal, "007" is another.
     if not hasattr(column, "null_count"):
-        values = _vector(column, "ids")
+        values = _vector(column, what)
         if values.dtype.kind in "iu" and np.can_cast(values.dtype, np.int64):
             return values.astype(np.int64)
         if values.dtype.kind == "S":
-            values = decoded(values, "ids")
-        what = values.dtype if values.dtype.kind != "O" else "objects of several types"
+            values = decoded(values, what)
+        kind = values.dtype if values.dtype.kind != "O" else "objects of several types"
         try:
             column = arrow.array(values, from_pandas=True)
         except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise PredictionsError(f"{_MUST}; they are {what}") from error
+            raise PredictionsError(f"{what} {_MUST} {kind}") from error
     column = arrow.plain(column)
     text, kind = arrow.is_text(column.type), column.type
     if not (text or arrow.types.is_integer(kind) or arrow.types.is_null(kind)):
-        raise PredictionsError(f"{_MUST}; they are {kind}")
+        raise PredictionsError(f"{what} {_MUST} {kind}")
     missing = np.asarray(column.is_null())
     if text:
         column = trimmed(column)
         missing = missing | np.asarray(arrow.fill_null(arrow.equal(column, ""), True))
-    refuse_missing(missing, "ids")
+    refuse_missing(missing, what)
     if not text:
         numbers = column.to_numpy()
         if numbers.dtype == np.uint64 and numbers.max(initial=0) > 2**63 - 1:
             return numbers.astype(str)
         return numbers.astype(np.int64)
-    check_lengths(column, "ids")
-    if arrow.any(arrow.match_substring(column, "\0")).as_py():
-        raise PredictionsError("ids hold the character with number 0")  # NumPy drops it
+    check_lengths(column, what)
+    if arrow.any(arrow.match_substring(column, "\0")).as_py():  # NumPy drops it
+        raise PredictionsError(f"{what} hold the character with number 0")
     if not arrow.all(arrow.string_is_ascii(column)).as_py():
         column = arrow.utf8_normalize(column, form="NFC")
     if arrow.all(arrow.match_substring_regex(column, _NUMBER)).as_py():
@@ -184,7 +184,7 @@ def split_runs(ids: np.ndarray, names: Any = None) -> Runs:
         )
     keys, known = [place], np.arange(0)
     if names is not None:
-        known, run = np.unique(as_ids(names), return_inverse=True)
+        known, run = np.unique(as_ids(names, "runs"), return_inverse=True)
         keys = [run, place]
         if np.unique(np.stack(keys), axis=1).shape[1] != len(ids):
             raise PredictionsError("an example has two rows of one run")

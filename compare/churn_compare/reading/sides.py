@@ -45,7 +45,7 @@ from churn_compare.reading.columns import (
     score_of_label,
 )
 from churn_compare.reading.contents import Contents, as_array, as_table, read_contents
-from churn_compare.reading.labels import cluster_numbers, read_ids
+from churn_compare.reading.labels import as_text, cluster_numbers, read_ids
 from churn_compare.reading.scores import (
     ROWS,
     Scores,
@@ -525,7 +525,7 @@ def _side(
     if roles.run is not None:  # rows of several runs become an axis
         if ids is None:
             raise PredictionsError("a table with a run column must have an id column")
-        repeats = split_runs(ids, columns[roles.run])
+        repeats = split_runs(ids, as_text(columns[roles.run], roles.run))
         if len(repeats.names) != len(repeats.rows):
             raise PredictionsError(f"runs {some(repeats.names)} must have the same ids")
         if labels is not None:

@@ -205,6 +205,8 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     np.testing.assert_array_equal(side.values, runs)
     assert side.label_names == ("cat", "cow", "dog")
     assert [side.label_names[c] for c in side.labels[:3]] == ["cat", "dog", "cow"]
+    floats = columns | {"run": columns["run"].astype(float)}
+    assert read_side(pa.table(floats)).runs == (3, 8)
     columns["id"][0] = 999
     fails("as many rows as runs", read_side, _write(tmp_path / "p.csv", columns))
 
@@ -539,6 +541,7 @@ VALUES = {  # what a user gives
     "labels must .* are list": pa.table({"y": [[1]] * 4, "p_a": HALF, "p_b": HALF}),
     "pred must .* are binary": pa.table({"pred": [b"\xff", b"a"]}),
     "ids must .* are list": pa.table({"id": [[1]] * 4, "seed": IDS_4, "pred": P}),
+    "runs are missing": pa.table({"id": [1, 1], "pred": [1, 0], "run": ["a", ""]}),
     "objects of several types": [{"pred": 1}, 2],
 }
 
