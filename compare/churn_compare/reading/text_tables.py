@@ -97,7 +97,7 @@ def layout_of(path: Path) -> Layout:
 
 
 def _is_comment(line: str, more: str) -> bool:
-    """True if a line with # has other columns than the next; savetxt has "# id,pred"."""
+    """True if a line with # has other columns than the next, unlike savetxt's names."""
     lines = (line for line in more.splitlines() if not line.startswith("#"))
     following = next(lines, "")
     other = any(line.count(mark) != following.count(mark) for mark in _DELIMITERS)
