@@ -22,7 +22,7 @@ class Teaching:
         old: rows that are deployed already, one network each, in the order of their
             versions; the method learns from them in addition to its teacher or instead.
         members: number of the teacher's members that teach, the first ones; 0 is all.
-        offline: the teacher's averaged logits are computed once, on the training
+        offline: the average of the teacher's members is computed once, on the training
             examples as they are stored, instead of in every update on what the
             student sees.
         calibrated: every member's logits are divided by the temperature that fits it
@@ -129,6 +129,7 @@ class MethodSpec:
         teaching, kind = self.teaching, type(self.method).__name__
         own = (teaching.members, teaching.offline, teaching.calibrated, teaching.dtype)
         named, old = self.teacher or teaching.logits, teaching.old
+        cached = teaching.offline or teaching.logits
         olds = self.method.olds
         check_none(
             self.name,
@@ -166,9 +167,13 @@ class MethodSpec:
                 f"olds={olds}, but teaching.old names {', '.join(old)}",
             ),
             (
-                (teaching.offline or teaching.logits)
-                and self.method.perturbation != "none",
+                cached and self.method.perturbation != "none",
                 "an offline teacher has not seen perturbed images",
+            ),
+            (
+                cached and self.method.teacher_average not in ("logits", "probs"),
+                f"{kind}, set like this, needs the logits of each of the teacher's "
+                "members; leave out teaching.offline and teaching.logits",
             ),
         )
 

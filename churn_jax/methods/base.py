@@ -102,6 +102,9 @@ class Method:
 
     # Whether the trained replicas of another method teach this one.
     needs_teacher = False
+    # The average of the teacher's members that an offline teacher keeps: of their
+    # `logits` or `probs`; any other word if the method needs each member's logits.
+    teacher_average = "logits"
     # Whether `loss` uses old models (`teacher.old`, `teacher.classify`): they are
     # `allowed`, with or without a teacher, or the `only` ones; empty for no old models.
     old_models = ""

@@ -44,6 +44,7 @@ class ChurnConstraint(Method):
     examples: str = static("all", of=("all", "right"))
 
     needs_teacher = True
+    teacher_average = "probs"
 
     def init_memory(self, num_classes):
         """How far each member's multiplier has come from `start`, `[M]`."""

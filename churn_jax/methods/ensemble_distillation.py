@@ -43,6 +43,11 @@ class EnsembleDistillation(Perturbing):
     temperature: float = coefficient(3.0)
     average: str = static("probs", of=("probs", "tempered_probs", "logits"))
 
+    @property
+    def teacher_average(self) -> str:
+        """What the loss averages."""
+        return self.average
+
     def divergence(self, batch, students, teachers, temperature):
         """The students' KL from the teachers' average."""
         if self.average == "tempered_probs":  # the loss divides by tau again

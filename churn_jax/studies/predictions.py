@@ -24,7 +24,7 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.data import Dataset, StreamingDataset
-from churn_jax.ensembles import Group, average_logits
+from churn_jax.ensembles import Group, average_logits, average_probs
 from churn_jax.methods import deploy, neighbour_targets
 from churn_jax.reports.artefacts import FILES
 from churn_jax.reports.members import MEMBERS, MOST_NUMBERS, Members, save_members
@@ -176,7 +176,8 @@ def row_teachers(
     if not teaching.offline:
         return teachers
     train, program, near = dataset.train, predictor.program, teaching.neighbours
-    average = jax.jit(jax.vmap(average_logits))
+    by_probs = spec.method.teacher_average == "probs" and not near
+    average = jax.jit(jax.vmap(average_probs if by_probs else average_logits))
 
     def mean(members):  # [R, M, B, C]: those of all examples may not fit
         members = fetch(members)[:, :first]

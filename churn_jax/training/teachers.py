@@ -34,7 +34,7 @@ class Teachers:
             bfloat16; empty for the teacher's own.
         temperatures: divisors `[R, T]` of the members' logits; None for 1. Unused with
             `cached`.
-        cached: `[R, 1, N, C]` the members' averaged logits on the N training examples
+        cached: `[R, 1, N, C]` logits of the members' average on the N training examples
             (offline); the teacher is then not run and need not be given. None to run it
             in every update.
         targets: description of cached logits that are not the members' own, for

@@ -119,7 +119,9 @@ AVERAGED = [row(("ema_decay", 0.9), start="baseline", keep=0.5)]
 OLD = {"teaching": Teaching(old=("few",))}
 TWO_OLDS = {"method": BayesianUpdate(olds=2), "teacher": None}
 PERTURBED = {"method": OneToOneDistillation(members=2, perturbation="ods")}
-PERTURBED |= {"teaching": Teaching(offline=True)}
+OFFLINE = {"teaching": Teaching(offline=True)}
+PERTURBED |= OFFLINE
+TEMPERED = {"method": EnsembleDistillation(average="tempered_probs")}
 
 
 def taught(**options):
@@ -170,6 +172,7 @@ test_options_of_a_row_are_checked = refusals(
     ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
     ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
     (PERTURBED, "an offline teacher has not seen perturbed images"),
+    (OFFLINE | TEMPERED, "needs the logits of each of the teacher's members; leave"),
     (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
     (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
     (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),

@@ -18,7 +18,15 @@ from churn_jax import metrics
 from churn_jax.configuration import from_json, to_json
 from churn_jax.configuration.rows import Teaching
 from churn_jax.configuration.study import StudyConfig, Update
-from churn_jax.methods import ELODI, ERM, UNKNOWN_LOGIT, known_classes
+from churn_jax.ensembles import average_logits, average_probs
+from churn_jax.methods import (
+    ELODI,
+    ERM,
+    UNKNOWN_LOGIT,
+    ChurnConstraint,
+    EnsembleDistillation,
+    known_classes,
+)
 from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
@@ -43,18 +51,19 @@ from tests.studies.small import (
 pytestmark = pytest.mark.slow
 
 
+def row(name):
+    return VERSIONS.spec(name)
+
+
 @pytest.fixture(scope="module")
 def opened(versions):
     return FinishedStudy(versions)
 
 
-def row(name):
-    return VERSIONS.spec(name)
-
-
-def taught(opened, **teaching):
+def taught(opened, method=row("elodi").method, **teaching):
     """The pair, and the teachers of a row that learns from it in some way."""
-    spec = dataclasses.replace(row("elodi"), teaching=Teaching(**teaching))
+    teaching = Teaching(**teaching)
+    spec = dataclasses.replace(row("elodi"), method=method, teaching=teaching)
     pair = opened.restore(row("pair"))
     return pair, row_teachers(VERSIONS, spec, {"pair": pair}.get, opened.dataset)
 
@@ -129,6 +138,21 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(versions, opened):
     cooled = first / made.temperatures[:, :, None, None]
     np.testing.assert_allclose(made.cached, cooled, rtol=1e-5)
     assert made.own_groups() == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "average"),
+    [
+        (ELODI(), average_logits),
+        (EnsembleDistillation(), average_probs),
+        (ChurnConstraint(), average_probs),
+    ],
+)
+def test_what_a_method_averages_is_cached(opened, method, average):
+    pair, made = taught(opened, method, offline=True)
+    every = pair.predict(opened.dataset.train.images, every_member=True)
+    expected = [average(run) for run in every]
+    np.testing.assert_allclose(made.cached[:, 0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_neighbours_in_the_teachers_logits_teach_by_their_labels(opened, monkeypatch):
