@@ -45,8 +45,8 @@ class EnsembleDistillation(Perturbing):
 
     @property
     def teacher_average(self) -> str:
-        """What the loss averages."""
-        return self.average
+        """What the loss averages; of some members alone with external ones."""
+        return "" if self.external_teachers else self.average
 
     def divergence(self, batch, students, teachers, temperature):
         """The students' KL from the teachers' average."""
@@ -85,6 +85,7 @@ class OneToOneDistillation(Perturbing):
     temperature: float = coefficient(4.0)
     member_sample: str = static("shared")
 
+    teacher_average = ""
     one_to_one = True
     over_members = "mean"
 
@@ -140,6 +141,7 @@ class EnsembleDistributionDistillation(Perturbing):
     anneal_steps: float = coefficient(0.0)
     smoothing: float = coefficient(1e-4)
 
+    teacher_average = ""
     term = "distribution"
 
     def annealed(self, step: ArrayLike) -> jax.Array:

@@ -28,6 +28,7 @@ from churn_jax.methods import (
     BayesianUpdate,
     Codistillation,
     EnsembleDistillation,
+    EnsembleDistributionDistillation,
     FocalDistillation,
     OneToOneDistillation,
 )
@@ -121,7 +122,12 @@ TWO_OLDS = {"method": BayesianUpdate(olds=2), "teacher": None}
 PERTURBED = {"method": OneToOneDistillation(members=2, perturbation="ods")}
 OFFLINE = {"teaching": Teaching(offline=True)}
 PERTURBED |= OFFLINE
-TEMPERED = {"method": EnsembleDistillation(average="tempered_probs")}
+BY_EACH = (
+    EnsembleDistillation(average="tempered_probs"),
+    EnsembleDistillation(external_teachers=1),
+    EnsembleDistributionDistillation(),
+    OneToOneDistillation(members=2),
+)
 
 
 def taught(**options):
@@ -172,7 +178,7 @@ test_options_of_a_row_are_checked = refusals(
     ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
     ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
     (PERTURBED, "an offline teacher has not seen perturbed images"),
-    (OFFLINE | TEMPERED, "needs the logits of each of the teacher's members; leave"),
+    *((OFFLINE | {"method": m}, "logits of each of the teacher's m") for m in BY_EACH),
     (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
     (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
     (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),
