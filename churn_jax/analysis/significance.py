@@ -35,10 +35,11 @@ class Difference:
 def _difference(difference: float, stderr: float, runs: int, scale: float):
     if not np.isfinite(stderr):
         return Difference(difference, np.nan, np.nan, np.nan, runs)
-    if stderr <= _ROUNDING * scale:  # every run says exactly the same
+    if stderr <= _ROUNDING * scale:  # the runs' values do not vary
         if abs(difference) <= _ROUNDING * scale:
             return Difference(0.0, 0.0, 0.0, 1.0, runs)
-        return Difference(difference, 0.0, np.copysign(np.inf, difference), 0.0, runs)
+        t, p = np.copysign(np.inf, difference), 2.0 ** (1 - runs)  # of flipped signs
+        return Difference(difference, 0.0, t, p, runs)
     t = difference / stderr
     p = 2.0 * special.stdtr(runs - 1, -abs(t))
     return Difference(float(difference), float(stderr), float(t), float(p), runs)
@@ -88,7 +89,7 @@ def paired_jackknife_test(
         >>> base = np.array([[0, 4, 5], [4, 0, 6], [5, 6, 0]]) / 100
         >>> test = paired_jackknife_test(base - 0.02, base)
         >>> round(test.difference, 4), test.p
-        (-0.02, 0.0)
+        (-0.02, 0.25)
 
     Notes:
         The jackknife variance is on average too large, never too small (Efron and
@@ -96,7 +97,8 @@ def paired_jackknife_test(
         stays near a factor of two where only the combination of two runs does. In
         simulations of 3 to 10 runs false alarms at 5 % are 2 to 4 %, and up to 8 %
         where some runs are much noisier than others. Where run r of the two sides
-        shares no seeds the test only finds less. When all runs agree, p is 1 or 0.
+        shares no seeds the test only finds less. When all R runs agree on a difference,
+        p is `2^(1 - R)`, the share of sign flips that are as far from 0.
 
     References:
         [jackknife] pp. 586-596 -- Efron and Stein, The Jackknife Estimate of Variance,
@@ -148,7 +150,7 @@ def paired_leave_one_out_test(
         >>> left_out = np.array([0.08, 0.10, 0.09])
         >>> test = paired_leave_one_out_test(0.05, 0.09, left_out - 0.04, left_out)
         >>> round(test.difference, 4), test.p
-        (-0.04, 0.0)
+        (-0.04, 0.25)
 
     Notes:
         Both sets must be of one size: a spread around the mean of R runs grows with R

@@ -176,11 +176,11 @@ class Change(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval by Student's t; None without a standard error."""
+        """95 % interval by Student's t; None of too few runs, or of equal ones."""
         # Widened to match `p`, which is adjusted for several tests: 0 lies outside
         # where `p` is below 5 %, and nowhere else.
         found = self.difference
-        if found.runs < 2 or not np.isfinite(found.stderr):
+        if found.runs < FEWEST_RUNS or not found.stderr > 0:
             return None
         tests = self.p / found.p if self.p and found.p > 0 else 1.0
         tail = SIGNIFICANT / tests / 2
@@ -213,8 +213,8 @@ class Change(NamedTuple):
             return ABSENT, ABSENT
         scale, digits = (100, 2) if points else (1, 4)
         value = scale * found.difference
-        below = self.ends(scale, digits)
-        return Cell(f"{value:+.{digits}f}", below), p_value(self.p)
+        below, p = self.ends(scale, digits), None if self.effect is None else self.p
+        return Cell(f"{value:+.{digits}f}", below), p_value(p)
 
     @property
     def verdict(self) -> str:
@@ -231,12 +231,12 @@ class Change(NamedTuple):
         coarse = 100 * min(found.stderr, 2 * nearest) >= 0.1
         digits = (1 if coarse else 2) if points else 4 if 2 * nearest >= 1e-4 else 6
         if sign:
-            around = self.ends(scale, digits, "")
+            around = "; ".join(filter(None, (self.ends(scale, digits, ""), said)))
             size = f"{scale * abs(found.difference):.{digits}f}{unit}"
-            return f"{verbs[sign > 0]} {what} by {size} ({around}; {said})"
-        around = self.ends(scale, digits)
+            return f"{verbs[sign > 0]} {what} by {size} ({around})"
         size = f"{scale * found.difference:+.{digits}f}{unit}"
-        return f"no detectable effect on {what} ({size}, {around}; {said})"
+        around = ", ".join(filter(None, (size, self.ends(scale, digits))))
+        return f"no detectable effect on {what} ({around}; {said})"
 
 
 UNTESTED = Change("churn", _UNTESTED, np.nan)

@@ -101,7 +101,7 @@ def test_paired_t_equals_scipy(R, rng):
 def test_paired_t_with_one_run_or_no_spread():
     assert np.isnan(paired_t_test([0.5], [0.4]).p)
     assert paired_t_test([0.5, 0.7], [0.5, 0.7]).p == 1.0
-    assert paired_t_test([0.5, 0.7], [0.4, 0.6]).p == 0.0
+    assert paired_t_test([0.5, 0.7, 0.1], [0.4, 0.6, 0.0]).p == 0.25
 
 
 @pytest.mark.parametrize(("b", "c"), [(0, 0), (0, 1), (1, 6), (5, 5), (40, 80)])

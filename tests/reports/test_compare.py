@@ -7,6 +7,7 @@ from churn_compare.store import Predictions, PredictionsError
 from churn_jax.analysis import Difference, holm, paired_t_test
 from churn_jax.reports import summarize
 from churn_jax.reports.estimates import Change, compare_with_baseline
+from churn_jax.reports.quantities import ABSENT
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 
@@ -193,7 +194,8 @@ def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_per
         assert low < one.difference < high
     assert min(adjusted) < 0.05 < max(adjusted) == 1
     same = paired_t_test(np.ones(runs), np.zeros(runs))  # without any spread
-    assert Change("accuracy", same, same.p).interval == (1, 1)
+    change = Change("accuracy", same, same.p)
+    assert change.interval is None and change.effect == (runs == 20)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +221,10 @@ def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_per
             *("accuracy", -0.08, 0.0001, 0.001, 2),
             "too few runs to test accuracy (2 in common)",
         ),
+        (
+            *("churn", -0.02, 0.0, 0.25, 3),
+            "no detectable effect on churn (-2.00 points; p = 0.250)",
+        ),
         (  # small errors keep two digits
             *("accuracy", -0.01, 0.0004, 0.01, 10),
             "lowers accuracy by 1.00 points (0.91 to 1.09; p = 0.010)",
@@ -240,5 +246,6 @@ def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_per
 def test_verdicts_say_no_more_than_was_found(
     what, difference, stderr, p, runs, expected
 ):
-    found = Difference(difference, stderr, difference / stderr, p, runs)
-    assert Change(what, found, p).verdict == expected
+    change = Change(what, Difference(difference, stderr, np.nan, p, runs), p)
+    assert change.verdict == expected
+    assert (change.cells[1] == ABSENT) == ("too few" in expected)
