@@ -149,6 +149,11 @@ class MethodSpec:
                 f"{self.teacher}",
             ),
             (
+                named and not (self.method.needs_teacher or self.method.old_models),
+                f"{kind} learns nothing from a teacher (needs_teacher is False); leave "
+                f"out {named}",
+            ),
+            (
                 self.teacher is None and any(own),
                 "teaching.members, offline, calibrated and dtype are of a teacher; it "
                 "has none",

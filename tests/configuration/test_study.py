@@ -30,6 +30,7 @@ from churn_jax.methods import (
     EnsembleDistillation,
     EnsembleDistributionDistillation,
     FocalDistillation,
+    MinimumEntropy,
     OneToOneDistillation,
 )
 from churn_jax.models import MIMO, MLP, BatchEnsemble
@@ -177,9 +178,20 @@ test_options_of_a_row_are_checked = refusals(
     ({"keep": 0.5}, "keep=0.5 needs weights that training starts from"),
     ({"keep": 2.0, "start": "pair"}, "keep must be from 0 to 1; got 2.0"),
     ({"teaching": Teaching(members=2), "teacher": None}, "a teacher; it has none"),
+    (
+        {"method": MinimumEntropy()},
+        "from a teacher .needs_teacher is F.*; leave out ensemble",
+    ),
+    (
+        {"method": Codistillation(update="independent")},
+        "Codistillation learns nothing from a teacher",
+    ),
     (PERTURBED, "an offline teacher has not seen perturbed images"),
     *((OFFLINE | {"method": m}, "logits of each of the teacher's m") for m in BY_EACH),
-    (OLD | {"method": ERM()}, "ERM learns nothing from old models; .* names few"),
+    (
+        OLD | {"method": ERM(), "teacher": None},
+        "ERM learns nothing from old models; .* names few",
+    ),
     (OLD | {"method": RACT()}, "RACT learns from old models alone; ensemble is"),
     (OLD | TWO_OLDS, "olds=2, but teaching.old names few"),
     call=lambda options: taught(**options),
