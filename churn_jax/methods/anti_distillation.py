@@ -114,7 +114,7 @@ class AntiDistillation(Method):
     common_only: bool = static(False)
     running: float = static(0.0, of="share")
     gate: str = static("input", of=("input", "constant"))
-    member_sample: str = static("shared")
+    member_sample: str = static("shared", of=("shared", "bootstrap", "subset"))
     member_share: float = static(1.0)
     input_scale: float = coefficient(1.0)
 

@@ -7,7 +7,6 @@ calls `loss` for one replica, so inside it no leaf has a replica axis.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
@@ -140,11 +139,10 @@ class Method:
         known = {"deploy": DEPLOYMENTS, "member_sample": MEMBER_SAMPLES}
         check_settings(self, members=1, **known)
         check_fields(self)
-        name, share = type(self).__name__, self.member_share
         if self.deploy == "gate" and not self.gate:
             raise ValueError(
-                f"{name} trains no gate; deploy='gate' needs a method that does, such "
-                "as AntiDistillation"
+                f"{type(self).__name__} trains no gate; deploy='gate' needs a method "
+                "that does, such as AntiDistillation"
             )
         if not 0 <= self.deployed_member < self.members:
             raise ValueError(
@@ -156,12 +154,7 @@ class Method:
                 f"deployed_member={self.deployed_member} needs deploy='member'; got "
                 f"deploy={self.deploy!r}"
             )
-        fields = {field.name for field in dataclasses.fields(self)}
-        subset = self.member_sample == "subset"
-        if subset and "member_share" not in fields:
-            raise ValueError(
-                f"{name} has no member_share, so its member_sample cannot be subset"
-            )
+        share, subset = self.member_share, self.member_sample == "subset"
         if not 0.0 < share <= 1.0 or (share != 1.0 and not subset):
             raise ValueError(
                 "member_share must be above 0 and at most 1, and is of "

@@ -118,7 +118,7 @@ class Codistillation(Method):
     alpha_ramp: Ramp = Ramp()
     update: str = static("joint", of=("joint", "independent"))
     refresh_steps: int = static(1)
-    member_sample: str = static("shared")
+    member_sample: str = static("shared", of=("shared", "bootstrap"))
 
     def __post_init__(self):
         """Checks structure."""

@@ -83,7 +83,7 @@ class OneToOneDistillation(Perturbing):
     """
 
     temperature: float = coefficient(4.0)
-    member_sample: str = static("shared")
+    member_sample: str = static("shared", of=("shared", "split"))
 
     teacher_average = ""
     one_to_one = True

@@ -389,8 +389,6 @@ def test_a_share_is_a_share():
     for share in (0.0, 1.5):
         with pytest.raises(ValueError, match=f"above 0 and at most 1.*got {share}"):
             ERM(members=2, member_sample="subset", member_share=share)
-    with pytest.raises(ValueError, match="Codistillation has no member_share"):
-        Codistillation(member_sample="subset")
 
 
 def test_augmentation_is_removed_where_its_seed_is_off():
