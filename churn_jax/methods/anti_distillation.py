@@ -168,6 +168,11 @@ class AntiDistillation(Method):
                 "common_only is for members with samples of their own; with "
                 "member_sample='shared' all examples are common"
             )
+        if self.member_sample != "shared" and self.train_on != "components":
+            raise ValueError(
+                f"member_sample={self.member_sample!r} needs train_on='components': "
+                "the ensemble's output is trained on the whole batch"
+            )
         if self.deploy == "member" and self.train_on != "components":
             raise ValueError(
                 f"train_on={self.train_on!r} trains the ensemble's output, but "

@@ -261,7 +261,6 @@ def test_a_mesh_computes_what_one_device_computes():
     """Replicas, members and examples are all sharded; so are gate and memory."""
     method = AntiDistillation(
         deploy="gate",
-        train_on="both",
         strength=4.0,
         label_reduction="sum",
         penalty="covariance",

@@ -434,6 +434,11 @@ test_structure_is_checked = refusals(
     (Apart, {"running": 1.0}, "at least 0 and below 1; got 1.0"),
     (Apart, {"running": 0.9, "on": "features"}, "running moments are for the"),
     (Apart, {"common_only": True}, "all examples are common"),
+    (
+        Apart,
+        {"member_sample": "bootstrap", "train_on": "both"},
+        "'bootstrap' needs train_on='components'",
+    ),
     (Apart, {"member_share": 0.5}, "is of .*='subset'; got 0.5 with 'shared'"),
     (Apart, {"order": 0.5}, "order must be a finite number .* got 0.5"),
     (Apart, {"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
