@@ -136,8 +136,9 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
 
     Returns:
         A float32 scalar in `[exp(-7), exp(7)]`; nan without a valid example, or where a
-        valid one has nan or another label. At the lower end no prediction is wrong, at
-        the upper one the logits are useless. Divide other logits of the model by it.
+        valid one has nan, another label or a label with logit -inf. At the lower end no
+        prediction is wrong or all logits are equal, at the upper one the logits are
+        useless. Divide other logits of the model by it.
 
     Raises:
         ValueError: labels or mask do not fit the logits.
@@ -165,7 +166,8 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
     z = z - jnp.max(z, axis=-1, keepdims=True)
     finite = jnp.where(possible, z, 0.0)
     at_label = jnp.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
-    at_label = jnp.where(labels < 0, jnp.nan, at_label)  # as of C and more
+    # No temperature fits a label that is ruled out; -1 is no label, as C is none.
+    at_label = jnp.where((labels < 0) | (at_label == -jnp.inf), jnp.nan, at_label)
 
     def slope(log_inverse):
         scaled = jnp.where(possible, jnp.exp(log_inverse) * finite, -jnp.inf)
@@ -209,7 +211,7 @@ def calibrated_scores(
     Returns:
         `CalibratedScores(temperature, negative_log_likelihood, brier_score,
         expected_calibration_error)`, float32 scalars; the scores are nan without a
-        valid example in either split.
+        valid example in either split, or where `fit_temperature` is nan.
 
     Raises:
         ValueError: labels, masks or numbers of classes do not fit together, or no bin.

@@ -271,6 +271,7 @@ def _scored(
 
 
 _ambiguity_of = jax.jit(metrics.ambiguity)
+_fit = jax.jit(metrics.fit_temperature)
 
 
 def _ambiguity(block: _Block) -> np.ndarray:
@@ -357,15 +358,13 @@ def _finish(sums, examples):
     return {n: m.finish(sums[n], examples) for n, m in _PAIR_METRICS.items()}
 
 
-_fit = jax.jit(metrics.fit_temperature)
-
-
 def with_calibration(
     summary: MethodSummary, predictions: Predictions, validation: Predictions
 ) -> MethodSummary:
     """The summary with scores at the temperature of each run's own `validation`.
 
-    Refuses predictions of other runs or classes, and runs too large for memory.
+    Refuses predictions of other runs or classes, runs too large for memory, and those
+    that no temperature fits.
     """
     ours, theirs = predictions.shape, validation.shape
     if (ours[0], ours[2]) != (theirs[0], theirs[2]):
@@ -386,18 +385,21 @@ def with_calibration(
             "fewer examples (--validation)"
         )
     runs, known = summary.runs, summary.known
-    names = {kind: f"calibrated_{kind}" for kind in ("nll", "brier", "ece")}
     # No temperature makes an unknown class likelier, so its examples fit none.
     kept = np.flatnonzero(known[validation.labels])
     if not kept.size:
-        lacking = (*names.values(), "temperature")
-        return summary.with_runs(dict.fromkeys(lacking, np.full(len(runs), np.nan)))
+        return summary
     held_out = validation.labels[kept].astype(np.int32)
     fitted = np.asarray([_fit(validation.logits[run, kept], held_out) for run in runs])
+    if bad := [run for run, found in zip(runs, fitted) if np.isnan(found)]:
+        raise PredictionsError(
+            f"no temperature fits the validation logits of runs {some(bad)}, which are "
+            "NaN, or -inf at an example's label; leave such examples out"
+        )
     every = np.ones(len(predictions.labels), bool)
     counted = {"nll": known[predictions.labels], "brier": every, "ece": every}
     scores = _scored(predictions, runs, counted, fitted)
-    named = {names[kind]: values for kind, values in scores.items()}
+    named = {f"calibrated_{kind}": values for kind, values in scores.items()}
     return summary.with_runs({**named, "temperature": fitted.astype(np.float64)})
 
 

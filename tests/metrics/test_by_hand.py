@@ -230,8 +230,7 @@ def test_labels_and_scores_that_no_temperature_fits():
     logits = np.stack([PROBS, PROBS, PROBS * np.float32([1, 1, -INF]), NEVER])
     labels = np.array([[0, -1], [0, 3], [0, 0], [0, 1]])
     found = jax.jit(jax.vmap(metrics.fit_temperature))(logits, labels)
-    # The last label is an excluded class: the highest temperature.
-    np.testing.assert_allclose(found, [NAN, NAN, NAN, np.exp(7)], rtol=1e-6)
+    assert np.isnan(found).all()  # the last label is an excluded class
 
 
 @pytest.mark.parametrize("row", range(len(ROWS)), ids=[row.id for row in ROWS])

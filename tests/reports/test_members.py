@@ -385,6 +385,10 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
         (folder / "methods" / "student" / "predictions-validation.npz").unlink()
         torn = folder / "methods" / "deaf" / "predictions-validation.npz"
         torn.write_bytes(torn.read_bytes()[:-40])
+        path = folder / "methods" / "alike" / "predictions-validation.npz"
+        held_out = load_predictions(path)
+        held_out.logits[1, 0, held_out.labels[0]] = -np.inf
+        save_predictions(path, held_out)
 
     report = altered(tmp_path, forget)
     for name in ("calibrated_nll", "temperature", "dee"):
@@ -393,8 +397,10 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
         assert np.isfinite(found["single"]) and np.isfinite(found["oracle"])
     student = next(r for r in report.rows if r.info.name == "student")
     assert student.verdict.startswith("Calibrated NLL is not tested, since no run has")
-    (remark,) = report.unreadable
-    assert remark.startswith("Deaf has no calibrated numbers: ")
+    torn, barred = sorted(report.unreadable, reverse=True)
+    assert torn.startswith("Deaf has no calibrated numbers: ")
+    assert barred.startswith("Alike has no calibrated numbers: no temperature fits")
+    assert "runs 1, which are" in barred
     assert "| – |" in markdown_table(report)
 
 
