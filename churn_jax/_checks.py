@@ -1,8 +1,6 @@
-"""Argument checks: shapes and dtypes only, so they cost nothing under `jit`.
+"""Argument checks under `jit`: shapes, dtypes and numbers that are not traced."""
 
-Every message names the argument, what was expected and what was received.
-"""
-
+import jax
 import jax.numpy as jnp
 
 
@@ -17,6 +15,12 @@ def _dtype(name: str, x):
             f"jnp.asarray({name})"
         )
     return jnp.result_type(x)
+
+
+def known_number(x, otherwise: float) -> float:
+    """The value of a number, `otherwise` of one that is traced and of an array."""
+    unknown = jnp.ndim(x) > 0 or isinstance(x, jax.core.Tracer)
+    return otherwise if unknown else float(x)
 
 
 def check_batch(images, **per_example) -> None:

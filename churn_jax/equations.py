@@ -79,7 +79,7 @@ def _entries() -> Iterator[tuple[str, str, int, str | None]]:
         at = path.parts.index(value.__module__.partition(".")[0])
         own = "compare/" if path.parts[at] == "churn_compare" else ""
         docstring = inspect.getdoc(value) if value.__doc__ else None
-        if references(docstring):  # not so of classes that a function makes
+        if references(docstring):  # generated classes have none
             lines, first = inspect.getsourcelines(value)
             words = (f"def {value.__name__}", f"class {value.__name__}")
             line = first + next(i for i, s in enumerate(lines) if s.startswith(words))
@@ -129,9 +129,8 @@ def _order(entry: Equation):
 def equation_index() -> list[Equation]:
     """Every reference of every public loss, metric, method, network and so on.
 
-    In a clone those of `experiments` are among them.
-
-    Sorted by paper and by number within it.
+    In a clone, references in `experiments` are included. Sorted by paper and by number
+    within it.
 
     Example:
         >>> [e.name for e in equation_index() if e.label == "Eq. 9"][0]

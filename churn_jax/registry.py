@@ -13,9 +13,6 @@ imports the modules that installed packages list under the entry point `churn_ja
 
     [project.entry-points.churn_jax]
     mine = "mypackage.churn"
-
-An entry point per name would repeat every decorator in `pyproject.toml`; one per
-package says only where the decorators are.
 """
 
 from __future__ import annotations

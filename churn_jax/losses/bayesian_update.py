@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from churn_jax import divergences
-from churn_jax._checks import check_mask
+from churn_jax._checks import check_mask, known_number
 from churn_jax.setting_checks import check_choice
 from churn_jax.typing import Array, Labels, Logits, Mask
 
@@ -166,7 +166,8 @@ def bayesian_update_targets(
         `[...]` int32 class ids.
 
     Raises:
-        ValueError: the shapes do not fit, or the rule is unknown.
+        ValueError: the shapes do not fit, the rule is unknown, or the cost ratio is
+            negative.
         TypeError: predictions are not integers.
 
     Example:
@@ -192,6 +193,8 @@ def bayesian_update_targets(
         [elodi] Table 1
     """
     check_choice("rule", rule, UPDATE_RULES)
+    if not known_number(cost_ratio, 1.0) >= 0:
+        raise ValueError(f"cost_ratio must be at least 0; got {cost_ratio}")
     predictions, logarithms = _votes(predictions, confusions)
     predictions = predictions.astype(jnp.int32)
     start = logarithms[0][predictions[0]]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
 
-from churn_jax._checks import check_labels, check_logits
+from churn_jax._checks import check_labels, check_logits, known_number
 from churn_jax.divergences import log_probs
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
@@ -97,7 +97,7 @@ def label_smoothing(
     `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`.
 
     Args:
-        logits, labels: as in `cross_entropy`; errors as there.
+        logits, labels: as in `cross_entropy`; errors as there, and for smoothing.
         smoothing: s, in [0, 1]; 0 is plain cross-entropy.
 
     Returns:
@@ -111,10 +111,13 @@ def label_smoothing(
     References:
         [anti-distillation] Section 2
     """
+    if not 0 <= known_number(smoothing, 0.0) <= 1:
+        raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
     hard = cross_entropy(logits, labels)
     s = jnp.asarray(smoothing, jnp.float32)
     uniform = jnp.where(s > 0.0, s * jnp.mean(log_probs(logits), axis=-1), 0.0)
-    return (1.0 - s) * hard - uniform  # not 0 * inf of a class that is excluded
+    loss = (1.0 - s) * hard - uniform  # not 0 * inf of a class that is excluded
+    return jnp.where((s == 1.0) & (hard == jnp.inf), hard, loss)
 
 
 def squared_error(logits: Logits, labels: Labels) -> PerExample:

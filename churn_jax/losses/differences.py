@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from churn_jax._checks import check_logits
+from churn_jax._checks import check_logits, known_number
 from churn_jax.losses.codistillation import cross_entropy_between
 from churn_jax.losses.moments import (
     AxisName,
@@ -121,7 +121,7 @@ def inverse_difference_penalty(
     References:
         [anti-distillation] Sec. 4
     """
-    if isinstance(epsilon, (int, float)) and not epsilon > 0:
+    if not known_number(epsilon, 1.0) > 0:
         raise ValueError(f"epsilon must be above 0; got {epsilon}")
     # |L'| = -L', without the kink of the absolute value at 0.
     distance = -difference_penalty(outputs, mask, axis_name, order)

@@ -5,7 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from churn_jax._checks import check_logits, check_same_shape
+from churn_jax._checks import check_logits, check_same_shape, known_number
 from churn_jax.divergences import kl_divergence, log_probs, weighted
 from churn_jax.typing import Array, Logits, PerExample, Scalar
 
@@ -21,8 +21,8 @@ def _check_scalars(temperature: float | Scalar, **others) -> None:
     for name, value in {"temperature": temperature, **others}.items():
         if jnp.ndim(value) != 0:
             raise ValueError(f"{name} must be a scalar; got shape {jnp.shape(value)}")
-    if isinstance(temperature, (int, float)) and temperature <= 0:
-        raise ValueError(f"temperature must be positive; got {temperature}")
+    if not 0 < known_number(temperature, 1.0) < math.inf:
+        raise ValueError(f"temperature must be positive and finite; got {temperature}")
 
 
 def distillation_kl(
@@ -42,8 +42,8 @@ def distillation_kl(
         `[...]` float32, at least 0 up to rounding.
 
     Raises:
-        ValueError: the shapes differ, or `temperature` is not a positive scalar (the
-            sign is seen only if it is a Python number).
+        ValueError: the shapes differ, or `temperature` is not a positive scalar (a
+            traced one is not checked).
         TypeError: an argument is not floating point.
 
     Example:
@@ -117,8 +117,8 @@ def dirichlet_nll(
 
     Raises:
         ValueError: one teacher's shape differs from the student's, a scalar is not one,
-            `temperature` is not positive or `smoothing` not in [0, 1] (the values are
-            seen only if they are Python numbers).
+            `temperature` is not positive or `smoothing` not in [0, 1] (traced ones are
+            not checked).
         TypeError: the logits are not floating point.
 
     Example:
@@ -156,7 +156,7 @@ def dirichlet_nll(
         )
     check_same_shape(student_logits=student, **{"one teacher's": teachers[0]})
     _check_scalars(temperature=temperature, smoothing=smoothing)
-    if isinstance(smoothing, (int, float)) and not 0 <= smoothing <= 1:
+    if not 0 <= known_number(smoothing, 0.0) <= 1:
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
     tau = jnp.asarray(temperature, jnp.float32)
     gamma = jnp.asarray(smoothing, jnp.float32)

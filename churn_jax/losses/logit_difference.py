@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from churn_compare.class_sets import known_classes
-from churn_jax._checks import check_labels, check_logits
+from churn_jax._checks import check_labels, check_logits, known_number
 from churn_jax.losses.classification import is_label
 from churn_jax.losses.differences import power
 from churn_jax.setting_checks import check_choice
@@ -22,7 +22,7 @@ def _check(top_k: int | None, rank_by: str, margin: ArrayLike) -> None:
             f"top_k must be a whole number of classes, 0 or None for all; got {top_k!r}"
         )
     check_choice("rank_by", rank_by, RANKINGS)
-    if isinstance(margin, (int, float)) and not margin >= 0:
+    if not known_number(margin, 0.0) >= 0:
         raise ValueError(f"margin must be at least 0; got {margin}")
 
 
@@ -55,7 +55,7 @@ def logit_difference_inhibition(
 
     Raises:
         ValueError: the shapes differ, or `top_k`, `order`, `rank_by` or `margin` is not
-            as above (a traced margin is not looked at).
+            as above (the value of a traced margin is not checked).
         TypeError: an argument is not floating point.
 
     Example:

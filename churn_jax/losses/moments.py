@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from churn_jax._checks import check_mask
+from churn_jax._checks import check_mask, known_number
 from churn_jax.setting_checks import check_share
 from churn_jax.typing import Array, Mask, Scalar
 
@@ -187,8 +187,7 @@ class MomentState:
         self, examples: Examples, decay: ArrayLike, axis_name: AxisName
     ) -> tuple[Self, Scalar]:
         """The next state, differentiable in the batch, and the batch's share in it."""
-        if isinstance(decay, (int, float)):
-            check_share("decay", decay)
+        check_share("decay", known_number(decay, 0.0))
         members, _, classes = examples.values.shape
         if self.second.shape != (classes, members, members):
             raise ValueError(

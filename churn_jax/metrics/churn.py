@@ -14,6 +14,7 @@ from churn_jax._checks import (
     check_logits,
     check_members,
     check_same_shape,
+    known_number,
 )
 from churn_jax.divergences import log_probs, weighted
 from churn_jax.metrics.pairs import STREAMING, PairMetric
@@ -135,8 +136,8 @@ def churn(
 
 def _max_normalized(logits: Logits, alpha) -> Logits:
     """`(f / max f)^alpha = exp(alpha (z - max z))`, `[..., C]` float32 in [0, 1]."""
-    if isinstance(alpha, (int, float)) and not alpha > 0:
-        raise ValueError(f"alpha must be positive; got {alpha}")
+    if not 0 < known_number(alpha, 1.0) < np.inf:
+        raise ValueError(f"alpha must be positive and finite; got {alpha}")
     logits = jnp.asarray(logits).astype(jnp.float32)
     top = jnp.max(logits, axis=-1, keepdims=True)
     return jnp.exp(jnp.asarray(alpha, jnp.float32) * (logits - top))
@@ -157,8 +158,8 @@ def surrogate_churn(
 
     Args:
         logits_a, logits_b, mask: as in `churn`; errors as there, and for alpha.
-        alpha: positive; the sharpness of the scores. It tends to `churn` as alpha
-            grows, where neither model has ties.
+        alpha: positive and finite; the sharpness of the scores. It tends to `churn` as
+            alpha grows, where neither model has ties.
 
     Returns:
         A float32 scalar in [0, C/2], symmetric; nan without a valid example.

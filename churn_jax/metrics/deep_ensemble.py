@@ -176,7 +176,8 @@ def ensemble_reference_curve(
         mask: `[N]` valid examples.
 
     Returns:
-        `[M]` float32 in nats, for `deep_ensemble_equivalent`; nan where a temperature is.
+        `[M]` float32 in nats, for `deep_ensemble_equivalent`; nan where a
+        temperature is.
 
     Raises:
         ValueError: shapes or splits do not fit together, or M above 8 with all subsets.

@@ -101,6 +101,7 @@ ROWS = [
     ),
     of("cross_entropy", labelled([[0.0, 0.0, 0.0]], 3), [np.nan]),  # not a class
     of("label_smoothing", labelled([UNSURE], 0), [LOG2], smoothing=0.0),
+    of("label_smoothing", labelled([UNSURE], 2), [np.inf], smoothing=1.0),
     # As of cross-entropy: a negative label counts from the end.
     of("squared_error", labelled([*A, *A], -1, 3), [0.875, np.nan]),
     of("focal", labelled([*A, *A], -1, 3), [9 / 8 * LOG2, np.nan]),

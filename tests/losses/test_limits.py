@@ -476,7 +476,8 @@ test_what_does_not_fit_is_refused = refusals(
             *numbers(f, "top_k", r"Python int.*got (float|bool)", 2.0, True),
         )
     ),
-    *numbers(taught, "temperature", "temperature must be positive", 0.0, -1.0),
+    *numbers(taught, "temperature", "temperature must be positive", 0.0, -1.0, np.nan),
+    *numbers(taught, "temperature", "and finite; got {}", np.inf, jnp.float32(-2)),
     *numbers(spread, "temperature", "temperature must be positive", 0.0),
     (partial(taught, temperature=Z[0]), r"scalar; got shape \(5,\)"),
     (partial(spread, temperature=Z[0]), r"temperature must be a scalar.*\(5,\)"),
@@ -487,7 +488,16 @@ test_what_does_not_fit_is_refused = refusals(
     *numbers(ldi_of, "top_k", "top_k must be a whole .*; got {}", -1, True, 2.0),
     (partial(ldi_of, order=0.5), "finite number of at least 1; got 0.5"),
     (partial(ldi_of, rank_by="old"), "teacher, student; got 'old'"),
-    (partial(ldi_of, margin=-0.1), "margin must be at least 0; got -0.1"),
+    *numbers(ldi_of, "margin", "margin must be at least 0; got {}", -1, np.float32(-1)),
+    *numbers(
+        partial(losses.label_smoothing, Z, Y),
+        "smoothing",
+        "smoothing must be between 0 and 1; got {}",
+        *(2, -1.0, np.nan, np.float32(2)),
+    ),
+    *numbers(
+        beliefs, "cost_ratio", "cost_ratio must be at least 0; got {}", -1, np.nan
+    ),
     *numbers(
         partial(losses.difference_penalty, MEMBERS),
         "order",
@@ -498,7 +508,7 @@ test_what_does_not_fit_is_refused = refusals(
         partial(losses.inverse_difference_penalty, MEMBERS),
         "epsilon",
         "epsilon must be above 0; got {}",
-        *(0, -1.0, np.nan),
+        *(0, -1.0, np.nan, np.float32(-1)),
     ),
     (partial(beliefs, rule="map"), "mb, mbme, cr; got 'map'"),
     (partial(beliefs, VOTES[1:]), r"\(3, 8\) for confusions \(4, 3, 3\)"),
@@ -506,7 +516,10 @@ test_what_does_not_fit_is_refused = refusals(
     (partial(beliefs, prior=PRIOR[:2]), r"prior must be .*\(3,\); got shape \(2,\)"),
     (partial(beliefs, PRIOR), "predictions must be class ids; got float32"),
     (partial(losses.confusion_counts, Y, Y[1:], 2), r"\(4,\) and \(3,\)"),
-    (partial(EMPTY.update, MEMBERS, 1), "decay must be at least 0 and below 1; got 1"),
+    *(
+        (partial(EMPTY.update, MEMBERS, d), "decay must be at least 0 and below 1; got")
+        for d in (1, np.float32(1), jnp.float32(-1))
+    ),
     (
         partial(EMPTY.update, MEMBERS, 0.5),
         "3 members and 1 classes; the state is for 3",

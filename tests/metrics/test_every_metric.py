@@ -513,7 +513,10 @@ test_what_does_not_fit_is_refused = refusals(
     ),
     (lambda: curve(np.repeat(MODELS, 3, 0)[:9]), r"511 subsets.*prefixes"),
     (lambda: curve(subsets="some"), "some"),
-    (lambda: metrics.surrogate_churn(Z, Z, -1.0), r"alpha must be positive; got -1\.0"),
+    *(
+        (lambda a=a: metrics.surrogate_churn(Z, Z, a), f"alpha must be positive .*{a}")
+        for a in (-1.0, np.inf, np.nan, np.float32(-2))
+    ),
     (lambda: metrics.prediction_difference(MODELS, 0.5), r"at least 1.*0\.5"),
     (lambda: metrics.weighted_prediction_difference(MODELS, 0), r"least 1.*0"),
     (lambda: metrics.positive_prediction_difference(MODELS), r"N, 2\].*\(4, 48"),
