@@ -25,13 +25,13 @@ _DEPENDENT = 1e-5
 def _sizes(values: Array, axis_name: AxisName) -> Array:
     """The power of two below the largest entry per member and class, `[M, 1, K]`."""
     # Constants for the gradient. Vectors divided by them have squares that neither
-    # overflow nor vanish, and a power of two costs no digits.
+    # overflow nor vanish, and a power of two up to 2^125 costs no digits.
     values = jax.lax.stop_gradient(values)
     largest = jnp.max(jnp.abs(values), axis=1, keepdims=True, initial=0.0)
     if axis_name is not None:
         largest = jax.lax.pmax(largest, axis_name)
     exponent = jnp.frexp(jnp.where(largest > 0.0, largest, 1.0))[1]
-    return jnp.ldexp(jnp.ones_like(largest), exponent - 1)
+    return jnp.ldexp(jnp.ones_like(largest), jnp.minimum(exponent - 1, 125))
 
 
 def _inner(basis: Array, vector: Array, axis_name: AxisName) -> Array:

@@ -13,6 +13,7 @@ from churn_jax._checks import (
     check_logits,
     check_members,
     check_same_shape,
+    known_number,
 )
 from churn_jax.divergences import kl_divergence
 from churn_jax.typing import Array, Labels, Logits, PerExample
@@ -61,7 +62,8 @@ def unit_directions(gradients: Array) -> Array:
     largest = jnp.max(jnp.abs(gradients), axis=axes, keepdims=True)
     # Below the smallest normal number a quotient has no digits left.
     moved = (largest >= jnp.finfo(jnp.float32).tiny) & jnp.isfinite(largest)
-    safe = jnp.where(moved, gradients / jnp.where(moved, largest, 1.0), 0.0)
+    scale = jnp.where(moved, jnp.minimum(largest, 1e37), 1.0)  # 1 / 1e38 is subnormal
+    safe = jnp.where(moved, gradients / scale, 0.0)
     norm = jnp.sqrt(jnp.sum(jnp.square(safe), axis=axes, keepdims=True))
     return safe / jnp.where(moved, norm, 1.0)
 
@@ -87,6 +89,13 @@ def draw_guides(keys: Array, num_classes: int) -> Array:
     return jax.vmap(lambda key: jax.random.uniform(key, *form, -1.0, 1.0))(keys)
 
 
+def _tempered(logits: Logits, temperature: float | Array) -> Logits:
+    check_logits(logits=logits)
+    if not 0 < known_number(temperature, 1.0) < math.inf:
+        raise ValueError(f"temperature must be positive and finite; got {temperature}")
+    return logits.astype(jnp.float32) / temperature
+
+
 def pulled_back(
     predict: Predict,
     images: Array,
@@ -100,14 +109,13 @@ def pulled_back(
     """
 
     def tempered(x):
-        logits = predict(x)
-        check_logits(logits=logits)
+        logits = _tempered(predict(x), temperature)
         if logits.shape[-2:-1] != images.shape[:1]:
             raise ValueError(
                 "predict must give logits [..., B, C] for images [B, ...]; got "
                 f"{logits.shape} for {images.shape}"
             )
-        return jax.nn.softmax(logits.astype(jnp.float32) / temperature)
+        return jax.nn.softmax(logits)
 
     probs, pull = jax.vjp(tempered, images)
     w = guides(probs)
@@ -127,7 +135,7 @@ def ods_directions(
 
     Args:
         images: in the space in which the step is meant (pixels).
-        predict, keys, temperature: as in `ods`, and so are the errors.
+        predict, keys, temperature: as in `ods`; errors as there.
 
     Returns:
         `Directions`.
@@ -196,7 +204,7 @@ def ods(
     temperature: float | Array = 1.0,
     pixel_range: tuple[float, float] | None = (0.0, 1.0),
 ) -> Array:
-    """Images a step of fixed norm along their ODS direction.
+    """Images moved by a step of fixed norm along their ODS direction.
 
     `x~ = x + eta sqrt(D) eps(x; T_m, w)`.
 
@@ -205,14 +213,15 @@ def ods(
         images: `[B, ...]`, pixels.
         keys: `[B]` typed keys.
         step_size: eta, RMS per pixel.
-        temperature: tau of the probabilities that the guide follows.
+        temperature: tau of the probabilities that the guide follows, above 0.
         pixel_range: range that images are clipped to; None does not.
 
     Returns:
-        `[B, ...]` float32.
+        `[B, ...]` float32; an image stays where its gradient is zero or not finite.
 
     Raises:
-        ValueError: images, keys and logits have different numbers of rows.
+        ValueError: images, keys and logits have different numbers of rows, or
+            `temperature` is not positive and finite (a traced one is not checked).
         TypeError: images or logits are not floating point.
 
     Example:
@@ -242,7 +251,7 @@ def conf_ods(
     `x~ = x + eta sqrt(D) C(x) eps(x; T_m, w)` with `C(x) = max_k T_m(x)_k`, tempered:
     what the teacher is sure of moves furthest.
 
-    Arguments, result and errors are those of `ods`.
+    Arguments, result and errors are those of `ods`; nan where the confidence is.
 
     Example:
         >>> x, keys = jnp.full((1, 4), 0.5), jax.random.split(jax.random.key(0), 1)
@@ -285,7 +294,7 @@ def all_teacher_direction(
         `[B, ...]` float32, of unit norm per example.
 
     Raises:
-        ValueError: guides and logits have different shapes.
+        ValueError: guides and logits have different shapes, or as in `ods`.
         TypeError: the images are not floating point.
 
     Example:
@@ -347,7 +356,7 @@ def adversarial(
     temperature: float | Array = 1.0,
     pixel_range: tuple[float, float] | None = (0.0, 1.0),
 ) -> Array:
-    """Images a step of the same norm away from their label: the negative control.
+    """Images moved by the same norm away from their label: the negative control.
 
     The direction is ODS's with the guide `-one_hot(label)`, so that the probability of
     the label falls fastest.
@@ -385,13 +394,13 @@ def pair_disagreement(
 
     Args:
         logits: `[M, B, C]`, two members or more.
-        temperature: tau.
+        temperature: tau, above 0.
 
     Returns:
         `[B]` float32 in nats, at least 0 up to rounding.
 
     Raises:
-        ValueError: there are fewer than two members.
+        ValueError: there are fewer than two members, or as in `ods`.
         TypeError: the logits are not floating point.
 
     Example:
@@ -406,7 +415,7 @@ def pair_disagreement(
     """
     check_members(logits, axes="[M, B, C]")
     members = logits.shape[0]
-    tempered = logits.astype(jnp.float32) / temperature
+    tempered = _tempered(logits, temperature)
     shape = (members, *tempered.shape)
     pairs = kl_divergence(  # [M, M, B], 0 where i = j
         jnp.broadcast_to(tempered[:, None], shape),
@@ -424,7 +433,7 @@ def two_sided(
     temperature: float | Array = 1.0,
     pixel_range: tuple[float, float] | None = (0.0, 1.0),
 ) -> Array:
-    """Images a step to where teachers differ and students agree.
+    """Images moved to where teachers differ and students agree.
 
     The direction is the unit gradient of the teachers' `pair_disagreement` minus the
     students': what the students have not learnt of their teachers' differences.
@@ -438,7 +447,7 @@ def two_sided(
         `[B, ...]` float32.
 
     Raises:
-        ValueError: there are fewer than two teachers or students.
+        ValueError: there are fewer than two teachers or students, or as in `ods`.
         TypeError: images or logits are not floating point.
 
     Example:

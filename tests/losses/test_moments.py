@@ -207,7 +207,7 @@ def test_dependent_and_zero_vectors_become_zero_without_nan():
 def test_the_size_of_a_vector_does_not_matter():
     z = normal(3, (6, 64))
     expected = orthogonalize(z)
-    for size in (2.0**-60, 2.0**-30, 2.0**30, 2.0**60):
+    for size in (2.0**-60, 2.0**-30, 2.0**30, 2.0**60, 2.0**126):
         sizes = np.float32([1.0, size, 1.0, 1.0, size, size])[:, None]
         np.testing.assert_allclose(orthogonalize(sizes * z), sizes * expected, 1e-6)
 

@@ -115,9 +115,11 @@ def test_guides_are_uniform_and_belong_to_their_key():
 
 def test_unit_directions_of_tiny_huge_zero_and_broken_gradients():
     nan, inf = np.nan, np.inf
-    rows = [[3e-30, 4e-30], [3e30, 4e30], [0, 0], [nan, 1], [inf, 1], [1e-42, 1e-43]]
+    sizes = (1e-30, 1e30, 3e37, 8e37)
+    rows = [[3 * size, 4 * size] for size in sizes]
+    rows += [[0, 0], [nan, 1], [inf, 1], [1e-42, 1e-43]]
     *found, below = jax.jit(perturbations.unit_directions)(np.float32(rows))
-    expected = [[0.6, 0.8], [0.6, 0.8], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    expected = [[0.6, 0.8]] * len(sizes) + [[0.0, 0.0]] * 3
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert np.all(np.isfinite(below)) and np.linalg.norm(below) <= 1.0 + 1e-6
 
@@ -323,6 +325,7 @@ def test_errors_name_what_does_not_fit():
     labels, integers = jnp.zeros(BATCH, jnp.int32), images.astype(jnp.int32)
     one, three, rows = networks(TEACHERS[:1]), networks(TEACHERS), "must have one row"
     guides, half = np.zeros((3, BATCH, CLASSES), "f4"), labels + 0.5
+    cold, whole = np.float32(0.0), lambda images: jnp.zeros((2, BATCH, 3), jnp.int32)
     many, tenth = perturbations.all_teacher_direction, partial(step, step_size=0.1)
 
     def fewer(images):
@@ -341,6 +344,9 @@ def test_errors_name_what_does_not_fit():
         (two_sided, (one, three, images), r"\[M, B, C\].*at least two models"),
         (many, (three, images, guides[:2]), r"guides .*\(2, 8, 4\) and \(3, 8, 4"),
         (many, (three, integers, guides), "images must be floating-point.*int32"),
+        (partial(ods, temperature=-1), (PREDICT, images, keys), "positive and fin.*-1"),
+        (partial(two_sided, temperature=cold), (three, three, images), "temperat.*0"),
+        (two_sided, (whole, whole, images), "logits must be floating-point.*int32"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             move(*given)
