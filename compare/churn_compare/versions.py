@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from churn_compare.array_files import read_npy
 from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of, twice
@@ -202,7 +203,7 @@ def _read(
                 held -= side.values.nbytes
                 file = spare / f"{number}.npy"
                 np.save(file, side.values)
-                side = dataclasses.replace(side, values=np.load(file, mmap_mode="r"))
+                side = dataclasses.replace(side, values=read_npy(file))
         sides.append(side)
     return sides
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -253,9 +254,13 @@ def test_classes_are_matched_by_name_over_all_versions(tmp_path):
             np.testing.assert_allclose(found.churn[i, j], expected)
 
 
-def test_scores_beyond_the_memory_wait_on_the_disk(folder, found, monkeypatch):
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_scores_beyond_the_memory_wait_on_the_disk(dtype, made, tmp_path, monkeypatch):
+    for v, logits in enumerate(made[2]):
+        np.savez_compressed(tmp_path / f"v{v}.npz", logits=logits.astype(dtype))
+    found = compare_versions(tmp_path, **QUICK).to_dict()
     monkeypatch.setattr(module, "_IN_MEMORY", 0)
-    assert compare_versions(folder, **QUICK).to_dict() == found.to_dict()
+    assert compare_versions(tmp_path, **QUICK).to_dict() == found
 
 
 def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
