@@ -39,6 +39,9 @@ def touch(folder, *names):
             "v10.csv v2.npz v1.csv.gz .b.csv c/d.csv",
             "v1=v1.csv.gz v2=v2.npz v10=v10.csv",
         ),
+        # Numbers and minutes, which are no parts.
+        ("part1.csv part2.csv", "part1=part1.csv part2=part2.csv"),
+        ("m_202611281200.csv n.csv", "m_202611281200=m_202611281200.csv n=n.csv"),
         # Folders of parts, and a folder for each version.
         ("a.csv/part-00000.csv b/part-00000.csv b/_SUCCESS", "a=a.csv b=b"),
         ("a/predictions.csv/part-00000.csv b.npy", "a=a/predictions.csv b=b.npy"),
@@ -79,6 +82,7 @@ def test_a_study_has_the_order_of_its_rows(tmp_path, record, names):
         (("a.csv", "b.csv"), ["a"], "only 'a' found"),
         (("part-00000-a.csv", "part-00001-a.csv"), None, "its 2 files, such as"),
         (("index.json", "a.csv"), None, "are the shards of one version"),
+        (("a_000000000000.csv", "a_000000000001.csv"), None, "its 2 files, such as"),
         (("x=1/a.csv", "x=2/a.csv"), None, "are parts of one table, not versions"),
         (("a.csv", "a.npz"), None, "both called 'a'"),
         (("a.csv", "a/predictions.npz"), None, "both called 'a'"),

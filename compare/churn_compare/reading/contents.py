@@ -38,7 +38,7 @@ ENDINGS = (".npz", ".npy", *_TABLES)
 _JSON = (".json", ".json.gz")  # also reports and settings: no versions in a folder
 _IN_FOLDER = "predictions.npz"
 # Of Spark, Dask, DuckDB, Hugging Face and BigQuery.
-_PART = re.compile(r"part[-._]?\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]\d{12}\..+")
+_PART = re.compile(r"part[-._]\d+.*|.+-\d{5}-of-\d{5}\..+|.+[-_]0{6}\d{6}\..+")
 _INDEX = ("__index_level_0__", "Unnamed: 0")  # of pandas, where it has no name
 _ODD = " that does not just count the rows"
 
