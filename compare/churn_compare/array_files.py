@@ -263,8 +263,10 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
     head = io.BytesIO(file.read(_HEADER_BYTES))  # a forged one may claim 4 GB
     try:
         major, minor = np.lib.format.read_magic(head)
-        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
-        shape, fortran, dtype = read(head)
+        of = {3: "2_0"}.get(major, f"{major}_{minor}")  # 3.0 is 2.0 in UTF-8
+        shape, fortran, dtype = getattr(np.lib.format, f"read_array_header_{of}")(head)
+        if major == 3 and dtype.names is not None:
+            dtype.names = [name.encode("latin1").decode() for name in dtype.names]
     except Exception as error:  # the parser of Python literals raises many kinds
         raise ArrayFileError("the header of the array is damaged") from error
     if dtype.hasobject:

@@ -102,6 +102,11 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
         "big": np.arange(9, dtype=">i8"),
     }
     savez(tmp_path / "a.npz", **arrays)
+    fields = np.array([(1, 2), (3, 4)], [("ž", "<i4"), ("label", "<f8")])
+    with pytest.warns(UserWarning, match=r"format 3\.0"):  # its header is in UTF-8
+        np.save(tmp_path / "a.npy", fields)
+    assert array_files.read_npy(tmp_path / "a.npy").tolist() == fields.tolist()
+    assert array_files.read_npy(tmp_path / "a.npy").dtype == fields.dtype
     found = array_files.NpzArrays(tmp_path / "a.npz")
     assert list(found) == list(arrays) and "two" in found and "no" not in found
     for name, array in arrays.items():
