@@ -159,7 +159,7 @@ def test_a_flipped_bit_is_found_while_a_large_file_is_read(
         assert str(error.value).count(str(path)) == 1
 
 
-def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
+def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path, monkeypatch):
     name = str(tmp_path / "a[1].json")
     write = "import os, sys; from churn_compare.array_files import replace_file\n"
     write += "with replace_file(sys.argv[1]) as file: "
@@ -177,6 +177,15 @@ def test_what_a_killed_write_left_is_removed_by_the_next(tmp_path):
         file.write(b"last")
     assert [p.name for p in tmp_path.iterdir()] == ["a[1].json"]
     assert Path(name).read_text() == "last"
+    replace = os.replace
+
+    def late(source, target):
+        os.utime(source, (0, 0))
+        array_files.remove_abandoned([source])  # by another writer, at this moment
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    assert array_files.write_file(name, "slow").read_text() == "slow"
 
 
 def test_a_file_is_written_whole_and_a_pipe_is_not_replaced(tmp_path):
