@@ -100,7 +100,9 @@ def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
     sample = sample_rows(values)
     sample = sample[np.isfinite(sample).all(axis=1)]
     positive = (sample >= 0).all(axis=1)
-    if not len(sample) or positive.mean() < 0.5:
+    if not len(sample):
+        return "logits", "no row that was looked at is finite"
+    if positive.mean() < 0.5:
         return "logits", "many are negative"
     total = sample.sum(axis=1)
     tolerance = max(_NEAR, sum_tolerance(sample, values.dtype))

@@ -451,6 +451,8 @@ def test_what_is_assumed_is_said():
         assert read_side(values).kind == "probabilities"
     assert read_side(PROBS, kind="logits").kind == "logits"
     fails(r"12 of 12 rows .* do not sum to one", read_side, PROBS / 2)
+    note = "v1: scores are taken for logits: no row that was looked at is finite."
+    assert read_side(PROBS * np.nan, "v1").notes == (note,)
     spoiled = PROBS.copy()
     spoiled.view(np.uint32)[0, 0] = 0x7F800001  # a NaN that NumPy warns of
     assert read_side(spoiled).kind == "probabilities"
