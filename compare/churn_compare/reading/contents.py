@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -363,12 +363,16 @@ def column_names(given: Any) -> list[str]:
         return [*map(str, given)]
     if isinstance(given, list):
         rows = given if _are_records(given) else ()
-        return [*dict.fromkeys(name for row in rows for name in row)]
+        return _keys(rows)
     if hasattr(given, "collect_schema"):  # of polars
         return given.collect_schema().names()
     names = getattr(getattr(given, "dtype", None), "names", None)
     names = getattr(given, "column_names", getattr(given, "columns", names))
     return [] if names is None else [*map(str, names)]
+
+
+def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [*dict.fromkeys(name for row in rows for name in row)]  # some lack some
 
 
 def _names_in(path: Path) -> list[str]:
@@ -379,7 +383,7 @@ def _names_in(path: Path) -> list[str]:
         if name.endswith(_TEXT):
             return text_tables.layout_of(path).names
         if name.endswith(_LINES):
-            return list(next(text_tables.json_lines(path), {}))
+            return _keys(text_tables.json_lines(path))
         if name.endswith(_JSON):
             return getattr(text_tables.read_json(path), "column_names", [])
         if name.endswith(".parquet"):

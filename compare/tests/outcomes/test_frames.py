@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 from churn_compare import compare_outcomes, label_queue
 from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import read_outcomes
+from churn_compare.reading.contents import column_names
 from tests.cases import fails, jsonl
 
 COLUMNS = {
@@ -48,6 +49,7 @@ def test_lists_records_arrow_and_lines(tmp_path):
     path = jsonl(tmp_path / "a.jsonl", RECORDS)
     for given in (COLUMNS, RECORDS, pa.table(COLUMNS), path):
         check(given)
+    assert column_names(jsonl(path, [{"id": 1}, {"id": 2, "doc": 3}])) == ["id", "doc"]
     dates = pa.table({"score": [1], "input": [[datetime.date(2020, 1, 1)]]})
     assert read_outcomes(dates).inputs.to_pylist() == ['["2020-01-01"]']
 
