@@ -193,6 +193,22 @@ def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
     fails("needs one run of each version", compare_outcomes, old, new, labels=rows)
 
 
+def test_labels_of_a_queue_are_classes_that_are_predicted():
+    _, old, new, _ = versions()
+    rows = [row | {"label": "7"} for row in label_queue(old, new).rows]
+    few, whole = rows[:9] + [row | {"label": ""} for row in rows[9:]], {"labels": rows}
+    compare(old, new, labels=few, resamples=100)
+    fails(
+        r"neither version predicts a class of .* labels \(7\): .*--confirm below-ch",
+        compare,
+        old,
+        new,
+        **whole,
+    )
+    found = compare(old, new, **whole, confirm=["below-chance"], resamples=100)
+    assert found[FLIPS[0]].value == 0
+
+
 def test_a_preference_is_between_the_answers_in_the_queue(tmp_path):
     _, old, new, _ = versions()
     path = tmp_path / "q.csv"

@@ -423,6 +423,14 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
         if not np.intersect1d(scanned.old.predicted, scanned.new.predicted).size:
             said = "no class is predicted by both versions, so their names may differ"
             found.append(Doubt("renamed-classes", f"{said}: {_REPAIR}"))
+    if pair.some_labels is not None:
+        known = pair.some_labels[pair.some_labels != NO_LABEL]
+        if len(known) >= _FEW and not any(
+            np.isin(known, of.predicted).any() for _, of in sides
+        ):
+            names = some([*map(pair.class_name, np.unique(known))])
+            said = f"neither version predicts a class of the {len(known):,} labels"
+            found.append(Doubt("below-chance", f"{said} ({names}): {_REPAIR}"))
     for side, of in sides:
         if said := _no_class(pair, side, of, labels):
             remedy = "if that is not a class, leave its column out or rename it"
