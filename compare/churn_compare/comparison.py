@@ -251,7 +251,7 @@ def compare_pair(
         curves=curves,
         notes=(*pair.old.notes, *pair.new.notes, *notes, *_notes(pair, scanned), *said),
         equivalent=margin,
-        read=(*_read(sides, used or {}), *_decided(pair, scanned)),
+        read=(*_read(sides, used or {}), *pair.read, *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
 

@@ -146,6 +146,7 @@ class Pair:
     clusters: np.ndarray | None = None  # `[N]` from 0; None without clusters
     cluster_column: str = ""  # column of the clusters, "" if they are from none
     notes: tuple[str, ...] = ()  # sentences about how the versions were joined
+    read: tuple[str, ...] = ()  # a line on what was read of separate labels
     measures: tuple[Measure, ...] = ()  # outcomes of both; none of a classifier
 
     @property

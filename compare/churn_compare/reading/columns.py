@@ -35,7 +35,7 @@ _PREFIXES: dict[str, Kind] = {"logit_": "logits", "logits_": "logits"}
 for _prefix in ("prob_", "proba_", "probability_", "p_"):
     _PREFIXES[_prefix] = "probabilities"
 _SURE = {*ID, *LABEL, *PREDICTION, *RUN, *SCORES} - {"y", "actual", "expected"}
-_OPTIONS = {  # options that choose between two columns for one role
+OPTIONS = {  # options that name the column of a role
     "id": "--id-column",
     "label": "--label-column",
     "target": "--label-column",
@@ -178,7 +178,7 @@ def find_column(
         return given
     found = [name for name in names if plain(name) in known]
     if len(found) > 1:
-        way_out = _OPTIONS.get(what, "renaming the others")
+        way_out = OPTIONS.get(what, "renaming the others")
         raise PredictionsError(
             f"{' and '.join(found)} could both be the {what} column; {way_out} says "
             "which it is"

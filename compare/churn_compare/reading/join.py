@@ -126,12 +126,14 @@ def join(
         if len(rows.ids) > 1 and counts_rows(rows.ids):
             notes.append("Ids count the rows: both files must keep the same order.")
     truth, drawn = None, None
+    fields: dict[str, Any] = {}
     if labels is not None:
         separate: Any = read_labels(labels, id_column, label_column)
         truth = separate.labels
         of = rows.rows_in(separate, "labels")
         truth = ClassValues(np.append(truth.numbers, NO_LABEL)[of], truth.names)
         drawn = read_drawn(labels, separate.others, of)
+        fields["read"] = separate.read
     groups, cluster_column = None, ""
     own = isinstance(clusters, str) and clusters not in column_names(slices)
     columns = _own_columns([*by, *([clusters] if own else [])], rows, old, new)
@@ -152,7 +154,6 @@ def join(
     for name in by:
         of = columns[name]
         groupings[name] = of if old.measures else as_slices(of, f"column {name}")
-    fields: dict[str, Any] = {}
     doubts: list = []
     if old.measures:
         kept, old, new = _comparable(old, new, rows, errors, on_missing, confirm)
@@ -168,7 +169,8 @@ def join(
         groups, said = from_zero(groups)
         notes += said
     if not old.measures:
-        fields, doubts = aligned(old, new, rows, truth, drawn, class_map, notes)
+        more, doubts = aligned(old, new, rows, truth, drawn, class_map, notes)
+        fields |= more
     notes += settle(doubts, confirm)
     fields |= {"old_rows": old.rows_or_none(rows.old), "drawn": drawn}
     fields |= {"new_rows": new.rows_or_none(rows.new), "slices": groupings}

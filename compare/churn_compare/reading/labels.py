@@ -18,11 +18,13 @@ from churn_compare.example_ids import (
     trimmed,
 )
 from churn_compare.reading import arrow
+from churn_compare.reading.account import Account, account_lines
 from churn_compare.reading.class_values import ClassValues, all_numbers, as_class_values
 from churn_compare.reading.columns import (
     CLASS,
     ID,
     LABEL,
+    OPTIONS,
     PREDICTION,
     RUN,
     SCORES,
@@ -52,6 +54,7 @@ class ExampleValues(NamedTuple):
     column: str = ""  # of the clusters
     left_out: tuple[str, ...] = ()  # columns that are called like predictions
     others: Mapping[str, Any] = {}  # the columns of the file of labels
+    read: tuple[str, ...] = ()  # a line on what was read of it
 
     @property
     def size(self) -> int:
@@ -79,13 +82,15 @@ class _Given:
         with_ids = columns if self.ids is None else {**columns, "ids": self.ids}
         check_same_lengths({name: len(values) for name, values in with_ids.items()})
 
-    def only(self, known: tuple[str, ...], named: str | None, what: str) -> Any:
-        """The column for a purpose, or the only other column."""
+    def only(self, known: tuple[str, ...], named: str | None, what: str) -> str:
+        """Name of the column for a purpose; for ids also the only column."""
         found = find_column(self.others, known, named, what)
-        if found is None and len(self.others) != 1:
-            there = some(self.others)
-            raise PredictionsError(f"there is no {what} column; it has {there}")
-        return self.columns[found or self.others[0]]
+        if found is None and (what == "label" or len(self.others) != 1):
+            there = some(self.others) or "none"
+            raise PredictionsError(
+                f"there is no {what} column; it has {there}; {OPTIONS[what]} names it"
+            )
+        return found or self.others[0]
 
     def by_example(
         self, names: Collection[str], read: Callable
@@ -119,7 +124,7 @@ def read_ids(given: Any, id_column: str | None = None) -> np.ndarray:
         if found.array is not None:
             ids = as_ids(found.array)
         elif ids is None:
-            ids = as_ids(found.only(ID, None, "id"))
+            ids = as_ids(found.columns[found.only(ID, None, "id")])
         return check_unique(ids)
 
 
@@ -132,9 +137,16 @@ def read_labels(
     with errors_of(_where(given, "labels")):
         found = _Given(_by_id(given, "label"), id_column)
         columns, values, named = found.columns, found.array, None
+        read: tuple[str, ...] = ()
         if values is None:
             known = LABEL if any(plain(n) in LABEL for n in found.others) else CLASS
-            values = found.only(known, label_column, "label")
+            name = found.only(known, label_column, "label")
+            values, left = columns[name], tuple(n for n in found.others if n != name)
+            usual = plain(name) in ("label", "labels")
+            of = "label" if usual else f"label (column {name})"
+            account = Account((*["id"] * (found.ids is not None), of), left)
+            if DRAWN_FROM not in columns:
+                read = account_lines([(_where(given, "labels"), account)])
             named = array_class_names(columns)
             if named is None and (scores := score_columns(columns, None)):
                 named = scores.class_names
@@ -160,7 +172,7 @@ def read_labels(
                     f"got {labels.numbers.max()}"
                 )
             labels = ClassValues(labels.numbers, named)
-    return ExampleValues(found.ids, labels, others=columns)
+    return ExampleValues(found.ids, labels, others=columns, read=read)
 
 
 def read_slices(

@@ -403,6 +403,11 @@ def test_columns_of_other_names_are_used_everywhere(tmp_path):
     pair = join(side, side, **files, **columns)
     np.testing.assert_array_equal(pair.labels, rows % 3)
     np.testing.assert_array_equal(pair.slices["third"], (rows % 3).astype(str))
+    (read,) = pair.read
+    assert read.endswith("p.parquet: read: id, label (column truth); left out: p.")
+    split = {"id": rows, "split": rows % 2}
+    said = "no label column; it has split; --label-column names it"
+    refused(said, side, side, labels=split)
     with pytest.raises(PredictionsError, match="no id column 'no'; it has key"):
         read_side(tmp_path / "p.parquet", id_column="no")
     columns["label_column"] = "x"
