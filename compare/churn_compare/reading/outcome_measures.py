@@ -1,6 +1,7 @@
 """Outcomes of joined examples as measures: numbers, or places in what there is."""
 
 import ast
+import contextlib
 import dataclasses
 import json
 import re
@@ -180,13 +181,14 @@ def target_of(
         raise PredictionsError(f"{lacking} targets are missing")
     for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
         first, first_rows = given[0]
-        try:
-            columns = first.target.take(first_rows), side.target.take(rows)
-            a, b = (numbers_of(column, "target")[0] for column in columns)
-            differ = a != b
-        except PredictionsError:
+        differ = np.ones(len(rows), bool)
+        if read is not numbers_of:
             texts = (normalized(text, normalize) for text in (found[0][0], right))
             differ = ~np.asarray(arrow.fill_null(arrow.equal(*texts), True))
+        with contextlib.suppress(PredictionsError):  # 1 and 1.0 are equal
+            columns = first.target.take(first_rows), side.target.take(rows)
+            a, b = (numbers_of(column, "target")[0] for column in columns)
+            differ &= a != b
         if differ.any():
             where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(

@@ -231,6 +231,12 @@ def test_a_column_that_differs_between_the_sides_is_named():
         {"id": [1, 2], "value": [1, 2], "target": t} for t in ([1, 2], ["1.0", "2"])
     )
     assert compare_outcomes(old, new)["value"].judged
+    old, new, other = (
+        {"id": [1, 2, 3], "answer": ["1", "", "nan"], "target": t}
+        for t in (["1", "", "nan"], ["1.0", "", "nan"], ["1", "", ""])
+    )
+    assert compare_outcomes(old, new)["answer"]["accuracy_new"].value == 1
+    fails("targets of 1 of 3 examples differ", compare_outcomes, old, other)
 
 
 def test_a_gate_on_slices_names_the_worst():
