@@ -41,7 +41,10 @@ def touch(folder, *names):
         ),
         # Numbers and minutes, which are no parts.
         ("part1.csv part2.csv", "part1=part1.csv part2=part2.csv"),
-        ("m_202611281200.csv n.csv", "m_202611281200=m_202611281200.csv n=n.csv"),
+        (
+            "m_202611281200.csv m_202611281201.csv",
+            "m_202611281200=m_202611281200.csv m_202611281201=m_202611281201.csv",
+        ),
         # Folders of parts, and a folder for each version.
         ("a.csv/part-00000.csv b/part-00000.csv b/_SUCCESS", "a=a.csv b=b"),
         ("a/predictions.csv/part-00000.csv b.npy", "a=a/predictions.csv b=b.npy"),
