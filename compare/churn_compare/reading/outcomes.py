@@ -22,7 +22,7 @@ from churn_compare.measures import Kind, less_is_better
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Account
-from churn_compare.reading.columns import ID, LABEL, RUN, find_column
+from churn_compare.reading.columns import ID, LABEL, RUN, find_column, plain
 from churn_compare.reading.contents import (
     Contents,
     as_table,
@@ -115,6 +115,8 @@ def read_outcomes(
             if contents.index and find_column(columns, ID, id_column, "id") is None:
                 raise PredictionsError(contents.index)
             names = outcome_columns([*columns])
+            for of in () if score_columns else map(plain, names):
+                find_column(columns, (of,), None, of)  # refuses two of one name
             kinds = {n: COLUMNS.get(n.strip().lower(), "correct") for n in names}
         if score_columns:
             kinds = dict.fromkeys(score_columns, "score")

@@ -300,6 +300,7 @@ def read_json(path: Path) -> Any:
     if isinstance(found, dict):
         names, rows = found.get("columns"), found.get("data", found.get("rows"))
         if isinstance(names, list) and isinstance(rows, list):  # pandas, MLflow, W&B
+            check_columns([*map(str, names)])
             if isinstance(index := found.get("index"), list):
                 names = [*names, "__index_level_0__"]  # as pandas does in Parquet
                 rows = [[*row, of] for row, of in zip(rows, index, strict=True)]

@@ -279,6 +279,8 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
         ({"score": [1, 2], "seed": [[1], [2]]}, {}, "column seed needs ids"),
         ({"score": [1], "input": [b"\xff"]}, {}, "column input cannot be made text"),
+        ({"Score": [1], "score ": [2]}, {}, "Score and score  could .*be the score c"),
+        ({"Pass": [1], "pass": [0]}, {}, "Pass and pass could .*be the pass column"),
         ([{"score": 1}, 2], {}, "outcomes must be columns with names"),
     ],
 )
