@@ -67,6 +67,16 @@ class Rule:
     groups: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
 
+    def __post_init__(self):
+        if self.kind not in get_args(RuleKind):
+            known = ", ".join(get_args(RuleKind))
+            raise ValueError(f"kind must be one of {known}; got {self.kind!r}")
+        if not 0 <= self.weight <= 1 or not np.isfinite(self.margin):
+            raise ValueError("weight must lie between 0 and 1, and margin be finite")
+        of = self.temperatures
+        if len(of) != 2 or not all(0 < t < np.inf for t in of):
+            raise ValueError(f"temperatures must be two numbers above 0; got {of}")
+
     @property
     def text(self) -> str:
         """The rule as a part of a sentence."""
@@ -96,8 +106,6 @@ class Rule:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
             if fields.pop("format") != _FORMAT:
                 raise ValueError("another format")
-            if fields["kind"] not in get_args(RuleKind):
-                raise ValueError(f"kind {fields['kind']!r}")
             lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
             return cls(**fields | lists)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -124,7 +132,7 @@ def apply(
         `[N, C]` normalised log-probabilities, float32.
 
     Raises:
-        ValueError: if shapes differ or the groups are missing.
+        ValueError: if shapes differ, logits are NaN or infinite, or groups are missing.
 
     Example:
         >>> rule = Rule("blend", weight=0.5)
@@ -136,6 +144,8 @@ def apply(
     if old.shape != new.shape or old.ndim != 2:
         raise ValueError(f"logits must both be [N, C]; got {old.shape} and {new.shape}")
     old, new = map(_log_softmax, (old, new), rule.temperatures)
+    if np.isnan(old).any() or np.isnan(new).any():
+        raise ValueError("logits must not be NaN or infinite; only -inf is allowed")
     if rule.kind == "blend":
         return _log_softmax(rule.weight * old + (1 - rule.weight) * new)
     if rule.kind == "surer":
@@ -300,6 +310,8 @@ def repair(
         GateError: if a gate is invalid.
     """
     wanted, allowed = as_gates(gates), limit_of(loss, "loss", "accuracy_gain")
+    if allowed < 0:
+        raise ValueError(f"loss must be at least 0; got {loss}")
     if len(validation) != 2:
         raise ValueError("repair takes --validation OLD_V NEW_V, two files")
     chosen_on, test = (
@@ -330,6 +342,7 @@ def repair(
     rule, candidates = _choose(chosen_on, allowed)
     shared: dict = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
+    shared |= {"used": dict.fromkeys(by, "slices")}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:

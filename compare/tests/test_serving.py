@@ -51,6 +51,21 @@ def test_rules_by_hand():
         apply(Rule("keep", column="half", groups=("b",)), old, new)
     with pytest.raises(ValueError, match=r"\[N, C\]; got \(2, 2\) and \(1, 2\)"):
         apply(Rule(), old, new[:1])
+    with pytest.raises(ValueError, match="logits must not be NaN or infinite"):
+        apply(Rule(), old, np.nan * new)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "nonsense"}, "kind must be one of new, blend, surer, keep; got 'non"),
+        ({"weight": 1.5}, "weight must lie between 0 and 1"),
+        ({"temperatures": (0.0, 1.0)}, "temperatures must be two numbers above 0"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Rule(**settings)
 
 
 def test_a_repair_is_what_its_rule_serves_on_the_test_examples(tmp_path):
@@ -91,6 +106,7 @@ def test_a_group_that_got_worse_keeps_the_old_version():
     found = repair(*splits[1], validation=splits[0], by=["half"])
     assert found.rule == Rule("keep", column="half", groups=("north",))
     assert found.served["churn"].value == 0 and found.both == 0
+    assert "slices (column half)" in found.shipped.read[0]
     assert "an example runs one version, by its group" in " ".join(found.verdict())
 
 
@@ -129,6 +145,8 @@ def test_what_is_refused():
     validation, test = versions(300, 1), versions(300, 2)
     with pytest.raises(GateError, match="loss 1 may mean 1 % or 100 %"):
         repair(*test, validation=validation, loss="1")
+    with pytest.raises(ValueError, match="loss must be at least 0; got -5%"):
+        repair(*test, validation=validation, loss="-5%")
     fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
     fails("there are no labels", repair, *unlabelled, validation=validation)
@@ -178,7 +196,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["size", *names[2:], *limits]) == 2
     assert "leave the waivers out" in capsys.readouterr().err
     rule.write_text(Rule().to_json().replace('"new"', '"blnd"'))
-    fails("not a rule that `repair` wrote .kind 'blnd'", Rule.load, rule)
+    fails("not a rule that `repair` wrote .kind must be .*'blnd'", Rule.load, rule)
     assert main(["repair", *names[2:]]) == 2
     assert "needs OLD, NEW, --validation" in capsys.readouterr().err
     assert main([*words[:-1], names[0]]) == 2
