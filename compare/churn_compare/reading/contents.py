@@ -420,7 +420,7 @@ def _read_parquet(path: Path, choice: Choice, id_column: str | None) -> Contents
     late = {name for name in scores if primitive(schema.field(name).type)}
     now = [name for name in schema.names if name in chosen and name not in late]
     table = file.read(columns=now)
-    table.validate(full=True)  # that strings are UTF-8, which they may not be
+    table = _checked(table) if now else table  # that strings are UTF-8, too
     return Contents(table=table, late=file if late else None)
 
 

@@ -366,7 +366,10 @@ class Rows:
     def _go_on(self, why: str) -> None:
         """Continues with the remaining examples, if the user allows it."""
         if not len(self.ids):
-            raise PredictionsError(f"{why}; no example is left to compare")
+            raise PredictionsError(
+                f"{why}; no example is left to compare; write the ids of both alike, "
+                "or name their columns by --id-column"
+            )
         if not self._intersect:
             raise PredictionsError(
                 f"{why}; to compare only the {len(self.ids):,} that both have, use "

@@ -53,7 +53,8 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
         if letter in "USO" and kind in ("logits", "probabilities"):
             raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
-        if values.ndim == 3 or (letter == "f" and values.ndim == 2):
+        whole = kind == "classes" and np.array_equal(values, np.floor(values))
+        if values.ndim == 3 or (letter == "f" and values.ndim == 2 and not whole):
             raise PredictionsError(
                 f"{what} of shape {values.shape} are scores, not classes; say whether "
                 "they are logits or probabilities"
@@ -114,7 +115,7 @@ def _guess(values: np.ndarray, what: str) -> tuple[Kind, str]:
         raise PredictionsError(
             f"{what} lie between 0 and 1 like probabilities, but {int((~near).sum())} "
             f"of {len(near)} rows that were looked at do not sum to one (one sums to "
-            f"{total[~near][0]:.3g}); say that they are logits if they are"
+            f"{total[~near][0]:.3g}); say the kind: logits, or classes"
         )
     return "logits", "rows do not sum to one"
 

@@ -334,7 +334,8 @@ def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return PredictionsError(
         f"there is no column {_WANTED[kind]}, it has {', '.join(names[:_LISTED])}{more}"
-        "; --prediction-column names the predicted classes and --label-column the "
+        f"; {'leave --kind out, or ' if kind else ''}"
+        "--prediction-column names the predicted classes and --label-column the "
         "right ones (or --kind what all other columns are, if they are the scores of "
         "classes), --score-column a column of numbers to compare, --id-column the ids"
     )
@@ -514,13 +515,19 @@ def _side(
         labels, label_names = found
         if labels.ndim != 1:
             raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
+        if scores.kind != "classes" and examples != len(labels) == values.shape[2]:
+            raise PredictionsError(
+                f"labels are of {len(labels)} examples, the scores [N, C] of "
+                f"{examples}; if these are classes [R, N], add --kind classes"
+            )
         _check_length("labels", labels, examples)
         own = scores.class_names  # in no order that numbers could mean
         named = own and not is_truth(own) and not all_numbers(own)
         if named and not label_names:
+            odd = [of for of in own if as_number(of) is None]
             raise PredictionsError(
-                f"predicted classes are names ({some(own)}), but labels are numbers; "
-                "write the labels as names"
+                f"predicted classes are names ({some(odd)}), but labels are numbers; "
+                "write the labels as names, or the predictions as whole numbers"
             )
     if roles.run is not None:  # rows of several runs become an axis
         if ids is None:

@@ -182,6 +182,12 @@ def read_text(
                 continue
             if "invalid UTF8" in str(error):
                 raise PredictionsError(_NOT_UTF8) from error
+            if odd := re.search(r"column #(\d+): .* to double: (.*)", str(error)):
+                name = clean[int(odd[1])]
+                hint = "" if has_role(name) else "; leave --kind out if it is no score"
+                raise PredictionsError(
+                    f"column {name} must hold numbers; it has an {odd[2]}{hint}"
+                ) from error
             if "straddl" not in str(error):
                 raise
             raise PredictionsError(

@@ -171,7 +171,7 @@ def test_missing_ids_are_counted_and_may_be_left_out():
     assert old_and_new(pair) == [["1", "0"], ["2", "3"]]
     assert pair.notes[0].endswith(": 2 examples are compared.")
     other = classes_of("new", [1, 2], ids=[70, 80])
-    refused("no example is left to compare", old, other, on_missing="intersect")
+    refused("is left to compare; write the ids", old, other, on_missing="intersect")
     refused("must be 'error' or 'intersect'", old, new, on_missing="ignore")
 
 

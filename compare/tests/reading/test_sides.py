@@ -499,7 +499,7 @@ TEXTS = {  # a file and its text
     ("a.npz", "hello"): "it is not a NumPy .npz archive",
     ("a.parquet", "hello you"): "cannot be read, ",
     ("a.csv", "id,p_0,p_1"): "it has no rows: its only line has the names of columns",
-    ("a.csv", "p_0,p_1\n1,x\n"): "invalid value 'x'",
+    ("a.csv", "p_0,p_1\n1,x\n"): "column p_1 must hold .* an invalid value 'x'$",
     ("a.csv", "p_0,p_1\n1\n"): "Expected 2 columns, got 1",
     ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
     ("a.csv", "p_0,p_2\n1,0\n"): "class numbers 0 to 1",
@@ -534,6 +534,11 @@ VALUES = {  # what a user gives
     "class_names are bytes": {"class_names": [b"\xff", b"a"], "logits": [[0, 1.0]]},
     "ids are of 2 examples, the predictions of 3": {"ids": [1, 2], "classes": [1] * 3},
     "labels are of 2 examples": {"labels": [1, 2], "classes": [1, 1, 1]},
+    "these are classes .R, N., add --kind classes": {
+        "labels": [0, 1, 2],
+        "prediction": [[0.0, 1.0, 2.0]] * 2,
+    },
+    r"are names \(None\), but": {"labels": [1, 2], "prediction": ["1", "None"]},
     "must name 2 classes; there are 1": {"class_names": ["a"], "logits": [[0, 1.0]]},
     "class names must differ": {"class_names": ["a", "a"], "logits": [[0, 1.0]]},
     "has 2 entries in most rows, but not in 2 of 4, for example rows 1, 2": pa.table(
@@ -565,6 +570,22 @@ def test_values_that_cannot_be_used_are_said_in_one_sentence(message, tmp_path):
     if message in ARRAYS:
         np.save(tmp_path / "a.npy", ARRAYS[message], allow_pickle=True)
     _refused(VALUES.get(message, tmp_path / "a.npy"), message)
+
+
+def test_a_kind_that_does_not_fit_may_be_left_out(tmp_path):
+    for text, message in (
+        ("id,g,x\n1,a,0\n", "column g must hold .* 'a'; leave --kind out if"),
+        ("id,prob_0,prob_1\n1,0,1\n", "no column logit_<class>, .*; leave --kind out"),
+    ):
+        (tmp_path / "p.csv").write_text(text)
+        fails(message, read_side, tmp_path / "p.csv", kind="logits")
+    runs = {"labels": [0, 1, 1], "prediction": [[0.0, 1.0, 1.0]] * 2}
+    assert read_side(runs, kind="classes").values.shape == (2, 3)
+
+
+def test_views_of_strings_in_parquet_are_strings(tmp_path):
+    pq.write_table(pa.table({"id": VIEWS, "class": P}), tmp_path / "a.parquet")
+    assert read_side(tmp_path / "a.parquet").ids.tolist() == list("abcd")
 
 
 def test_headers_that_look_odd_are_read(tmp_path):
@@ -627,7 +648,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
     table = pa.table({"id": text, "prediction": [0, 1]})
     _refused(table, "the table is damaged")
     pq.write_table(table, tmp_path / "p.parquet")
-    _refused(tmp_path / "p.parquet", "cannot be read, ")
+    _refused(tmp_path / "p.parquet", "the table is damaged")
     for content, message in (
         (b"id,prediction\nB\xe4r,1\n", "it is not in UTF-8; in Excel, s"),
         (b"B\xe4r,prediction\n1,1\n", "it is not in UTF-8"),
