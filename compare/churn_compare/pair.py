@@ -32,7 +32,7 @@ class Table:
     ids: np.ndarray | None = None  # `[N]` unique integers or strings; None for rows
     labels: np.ndarray | None = None  # `[N]` class numbers, perhaps of unknown classes
     label_names: tuple[str, ...] | None = None  # names, if `labels` are places in it
-    runs: tuple[int, ...] = (0,)  # numbers of the runs that did not stop early
+    runs: tuple[int | str, ...] = (0,)  # names of the runs that did not stop early
     notes: tuple[str, ...] = ()  # sentences about how the file was read
     account: Account | None = None  # what was read; None for arrays without names
     decisions: np.ndarray | None = None  # `[R, N]` classes decided next to scores

@@ -1,6 +1,7 @@
 """What `compare` hands on to the parts that do the work."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from churn_compare.comparison import compare, compare_outcomes
@@ -38,6 +39,11 @@ def test_identical_files_with_several_runs_differ_in_nothing():
     assert np.isnan(result.noise.p)
     assert any("Runs 0, 1, 2 are each compared only" in note for note in result.notes)
     assert "on average over 3 pairs of runs of the same name" in sentences(result)[0]
+    rows = {"id": [*range(400)] * 3, "prediction": old.argmax(axis=2).ravel()}
+    sides = [pa.table({**rows, "run": np.repeat([*of], 400)}) for of in ("abc", "xyz")]
+    assert not compare(*sides, labels=labels, **FEW).paired
+    result = compare(*sides[:1] * 2, labels=labels, **FEW)
+    assert any("Runs a, b, c are each compared only" in note for note in result.notes)
 
 
 def test_runs_that_go_together_are_compared_one_by_one():

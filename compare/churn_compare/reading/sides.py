@@ -492,7 +492,7 @@ def _side(
     account: Account | None = None,
     class_names: tuple[str, ...] | None = None,
     notes: tuple[str, ...] = (),
-    runs: tuple[int, ...] | None = None,
+    runs: tuple[int | str, ...] | None = None,
 ) -> Table:
     """A side of what was read, once its parts are consistent."""
     values, examples, decided = scores.values, scores.values.shape[1], None
@@ -541,8 +541,7 @@ def _side(
         if decided is not None:
             decided = decided._replace(numbers=decided.numbers[repeats.rows])
         values, ids = values[0][repeats.rows], repeats.ids
-        if repeats.names.dtype.kind == "i":
-            runs = tuple(repeats.names.tolist())
+        runs = tuple(repeats.names.tolist())
     elif ids is not None:
         check_unique(ids)
     decisions = None
