@@ -39,5 +39,8 @@ def test_help_and_documents_load_no_library_that_they_can_do_without():
         "try: main(['-h'])\nexcept SystemExit: pass\n"
         "assert not {'numpy', 'pyarrow', 'jax', 'matplotlib'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    words = ["-c", code], ["-m", "churn_compare", "--version"]
+    for given in words:
+        done = subprocess.run([sys.executable, *given], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{churn_compare.__version__}\n"

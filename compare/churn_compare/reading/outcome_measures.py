@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, some
+from churn_compare.example_ids import PredictionsError, some, twice
 from churn_compare.measures import (
     NORMALIZATIONS,
     Kind,
@@ -224,10 +224,12 @@ def _coded(
             raise PredictionsError(
                 f"column {name} has a list of {longest} items; at most {_MOST_ITEMS}"
             )
-        shaped = [
-            tuple(sorted(set(items))) if kind == "set" else tuple(dict.fromkeys(items))
-            for items in lists
-        ]
+        if kind == "ranking" and (again := [i for of in lists for i in twice(of)]):
+            raise PredictionsError(
+                f"column {name} has rankings with an item twice, for example "
+                f"{some(again)}; keep its first place"
+            )
+        shaped = [tuple(sorted(set(of)) if kind == "set" else of) for of in lists]
         things, place = _placed(shaped)
         places = place[places]
     before, after, *goals = np.split(places, np.cumsum([*map(len, texts)])[:-1])

@@ -151,6 +151,8 @@ def test_sets_and_rankings_of_lists_and_texts():
         fails(
             "top must be at least 1", compare_outcomes, old, new, top=top, of=ValueError
         )
+    again = {"id": [1, 2], "ranking": ["a;b;c", "a;b;a"]}
+    fails("with an item twice, for example a; keep", compare_outcomes, old, again)
     no_ranking = {"score": [1, 2]}
     fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
     found = compare_outcomes(old, new, top=2)
