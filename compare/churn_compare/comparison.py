@@ -38,6 +38,7 @@ from churn_compare.noise import noise_of
 from churn_compare.pair import Kind, Pair, Scanned, Table, run_by_run
 from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
+from churn_compare.reading.contents import column_names
 from churn_compare.reading.join import Errors, join, read_pair
 from churn_compare.reading.outcome_measures import directions
 from churn_compare.reading.outcomes import has_outcomes, read_outcomes
@@ -108,8 +109,8 @@ def compare(
         equivalent: a margin such as `0.01` or `"1%"`: the report states whether
             accuracy is shown to change by less. The gate of that name requires it.
         waivers: negative flips that gates on their rate do not count.
-        pool: column of the slices with the names of benchmarks, whose accuracy gains
-            are averaged, each with the same weight.
+        pool: column of the slices, or without them of the predictions, with the names
+            of benchmarks, whose accuracy gains are averaged with equal weights.
         regressions: number of negative flips to list.
         level: confidence level of the intervals.
         resamples: number of bootstrap samples.
@@ -131,12 +132,14 @@ def compare(
         (0.25, 0.25)
     """
     wanted = as_gates(gates)
-    used = dict.fromkeys(by, "slices")
     # With two kinds, two columns of one file are compared.
     same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
-    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     if by and slices is not None:
         raise ValueError("slices are given, so `by` has nothing to choose from")
+    if pool is not None and slices is None and pool not in by:
+        by = (*by, pool)
+    used = dict.fromkeys(by, "slices")
+    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     pair = read_pair(
         old,
         new,
@@ -389,7 +392,7 @@ def compare_outcomes(
     columns |= {"lower_is_better": lower_is_better}
     columns |= {"id_column": id_column, "target_column": target_column}
     sides = outcome_sides(old, new, **columns)
-    if pool is not None and pool not in by:
+    if pool is not None and pool not in (*by, *column_names(slices)):
         by = (*by, pool)
     joined = join(
         *sides,

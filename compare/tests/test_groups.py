@@ -149,6 +149,22 @@ def test_right_and_wrong_have_the_answer_of_their_classes(clustered):
     assert all(ours.adjusted_p == theirs.adjusted_p for ours, theirs in slices)
 
 
+def test_the_pooled_column_is_of_the_slices_or_of_the_predictions():
+    old, new, task = three()
+    given, labels = {"slices": {"task": task}, "pool": "task"}, np.zeros(len(task), int)
+    sides = [{"prediction": x, "label": labels, "task": task} for x in (old, new)]
+    correct = [{"correct": 1 - x} for x in (old, new)]
+    named = [of | {"task": task} for of in correct]
+    expected = pooled(old, new, task).pooled
+    assert compare(*sides, pool="task").pooled == expected
+    assert compare(*sides, **given).pooled == expected
+    for of in (correct, named):
+        found = compare_outcomes(*of, **given)["correct"].pooled
+        assert found.gain.value == pytest.approx(expected.gain.value)
+    message = "column task is named to group by and is also in the slices"
+    fails(message, compare_outcomes, *named, by=["task"], **given)
+
+
 def test_flips_that_are_all_alike_have_the_p_of_their_signs():
     task = np.repeat(["a", "b"], 3)
     found = pooled(np.zeros(6, int), np.ones(6, int), task)

@@ -152,6 +152,11 @@ def join(
     if slices is not None:
         groupings = rows.values_of(read_slices(slices, id_column))
     for name in by:
+        if name in groupings:
+            raise PredictionsError(
+                f"column {name} is named to group by and is also in the slices; leave "
+                "it out of one of the two"
+            )
         of = columns[name]
         groupings[name] = of if old.measures else as_slices(of, f"column {name}")
     doubts: list = []
