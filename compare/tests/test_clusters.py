@@ -184,7 +184,10 @@ def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
 def test_an_id_with_two_clusters_is_refused(tmp_path):
     old = {"id": [0, 1, 0, 1], "run": [0, 0, 1, 1], "prediction": [1, 1, 1, 0]}
     old = csv_file(tmp_path / "old.csv", **old, doc="abaa")
+    score = csv_file(tmp_path / "s.csv", id="0101", score="1234", doc="abaa")
     message = "rows of the same id differ in column doc"
     for more in ({"clusters": "doc"}, {"by": ["doc"]}):
         more["confirm"] = ["same-file"]
         fails(message, churn_compare.compare, old, old, **more)
+        fails(message, churn_compare.compare_outcomes, score, score, **more)
+        fails(message, noise_floor, score, clusters="doc")

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from churn_compare.example_ids import (
     PredictionsError,
+    Runs,
     as_ids,
     errors_of,
     repeated,
@@ -29,6 +30,7 @@ from churn_compare.reading.contents import (
     column_names,
     read_contents,
 )
+from churn_compare.reading.labels import cluster_numbers
 from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
 
@@ -218,21 +220,23 @@ def _outcomes(
     if not (rows := len(columns[names[0]])):
         raise PredictionsError("there are no examples")
     runs, ids = 1, None if id_name is None else as_ids(columns[id_name])
+    repeats: Runs | None = None
     several = ids is None or repeated(ids).size > 0
     run_name = run_name if several else None  # with one row of each id, a column
     run = text_of(columns[run_name], run_name) if run_name else None
     if ids is None and run is not None and len(run.unique()) > 1:
         raise PredictionsError(f"column {run_name} needs ids of the examples")
     if ids is not None and several:
-        found = split_runs(ids, run)
+        repeats = split_runs(ids, run)
         of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
         for column in filter(None, (target_name, input_name, *of_examples)):
             codes = text_of(columns[column], column).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
-            found.check_same(codes, column)
-        order = arrow.array(found.rows.reshape(-1))
+            repeats.check_same(codes, column)
+        order = arrow.array(repeats.rows.reshape(-1))
         columns = {n: of.take(order) for n, of in columns.items()}
-        ids, runs = found.ids, len(found.rows)
+        ids, runs = repeats.ids, len(repeats.rows)
+        repeats = repeats._replace(rows=np.arange(rows).reshape(runs, -1))
     examples = rows // runs
     known, values = np.ones(examples, bool), {}
     for column, kind in chosen.items():
@@ -246,7 +250,15 @@ def _outcomes(
         errored = columns[ERROR].to_numpy(zero_copy_only=False)
         errored = errored.reshape(runs, examples)
     first = {n: of.slice(0, examples) for n, of in columns.items()}
-    others = {n: of for n, of in first.items() if n not in special}
+    every = {n: of for n, of in columns.items() if n not in special}
+
+    def others(names: Collection[str] | None = None) -> dict[str, Any]:
+        for name in filter(every.__contains__, names or ()):
+            if repeats is not None:  # of which the first run is taken
+                numbers = cluster_numbers(text_of(every[name], name), name)
+                repeats.check_same(numbers, f"column {name}")
+        return {name: first[name] for name in every}
+
     judged = {*chosen.values()} - {"correct", "score"}  # by the target
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
     roles |= {"target": target_name if judged else None, "input": input_name}
@@ -259,7 +271,7 @@ def _outcomes(
             role if column.strip().lower() == role else f"{role} (column {column})"
             for role, column in used
         ]
-    left = log.left_out if log else [n for n in others if n not in roles.values()]
+    left = log.left_out if log else [n for n in every if n not in roles.values()]
     return Table(
         name=name,
         runs=tuple(range(runs)),
@@ -269,7 +281,7 @@ def _outcomes(
         known=known,
         target=None if target_name is None else first[target_name],
         inputs=None if input_name is None else text_of(first[input_name], input_name),
-        others=lambda names=None: others,
+        others=others,
         errored=errored,
         account=Account((*read, *unusual), tuple(left), () if log else tuple(left)),
     )
