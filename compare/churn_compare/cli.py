@@ -1,5 +1,6 @@
 """The command `churn-compare OLD NEW`, which compares two versions of a model."""
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -321,23 +322,33 @@ def _shown_and_saved(
     from churn_compare import array_files, documents
 
     full, written = given.get("full", True), []
-    try:  # before it is printed, since who reads that may go, as `head` does
-        if given["html"]:
-            written.append(result.save_html(given["html"], command=command))
-        if given["json"]:
-            written.append(result.save_json(given["json"]))
-        for name in ("markdown", "junit", "out"):
-            if given.get(name):
-                of = result.rule.to_json if name == "out" else getattr(result, name)
-                written.append(array_files.write_file(given[name], of()))
-        if given.get("github"):
+
+    def write(name: str) -> None:
+        if name == "github":
             with open(os.environ[_SUMMARY], "a", encoding="utf-8") as summary:
                 summary.write(result.markdown())
-    finally:
+        elif name == "html":
+            written.append(result.save_html(given[name], command=command))
+        elif name == "json":
+            written.append(result.save_json(given[name]))
+        else:
+            of = result.rule.to_json if name == "out" else getattr(result, name)
+            written.append(array_files.write_file(given[name], of()))
+
+    def show() -> None:
         documents.print_document(result.terminal(full=full))
         if not full:
             page = "" if given["html"] else "; --html FILE writes the page"
             print(f"\n--full prints every table{page}.")
+
+    # Steps are run in reverse order, each of them even if another one fails; printing
+    # is the last one, since a reader such as `head` may close the pipe.
+    with contextlib.ExitStack() as steps:
+        steps.callback(show)
+        for name in filter(
+            given.get, ("github", "out", "junit", "markdown", "json", "html")
+        ):
+            steps.callback(write, name)
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
     if given.get("demo"):

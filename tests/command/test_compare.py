@@ -313,6 +313,14 @@ def test_the_summary_of_a_job_needs_one(files, monkeypatch, capsys):
     )
 
 
+def test_a_file_that_cannot_be_written_keeps_no_other_from_it(files, capsys):
+    report = files / "report.json"
+    where = ["--html", str(files / "old.npy" / "a.html"), "--json", str(report)]
+    assert compare(files, *where) == 2 and report.is_file()
+    out, err = capsys.readouterr()
+    assert "The update changes" in out and "a.html" in err
+
+
 def outcomes_script(name, monkeypatch, **constants):
     """A script of the worked cases, with smaller constants."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
