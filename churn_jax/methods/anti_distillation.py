@@ -102,7 +102,7 @@ class AntiDistillation(Method):
     """
 
     members: int = static(2)
-    strength: float = coefficient(0.1)
+    strength: float = coefficient(0.1, "at least 0")
     label_reduction: str = static("mean", of=("mean", "sum"))
     penalty: str = static("correlation")
     on: str = static("logits", of=("logits", "probabilities", "part", "features"))
@@ -116,7 +116,7 @@ class AntiDistillation(Method):
     gate: str = static("input", of=("input", "constant"))
     member_sample: str = static("shared", of=("shared", "bootstrap", "subset"))
     member_share: float = static(1.0)
-    input_scale: float = coefficient(1.0)
+    input_scale: float = coefficient(1.0, "at least 0")
 
     def __post_init__(self):
         """Checks structure."""

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
 from churn_jax.lazy import jax, jnp
-from churn_jax.methods.fields import check_whole, coefficient, pytree, static
+from churn_jax.methods.fields import (
+    check_coefficients,
+    check_whole,
+    coefficient,
+    pytree,
+    static,
+)
 from churn_jax.registry import Registry
 from churn_jax.setting_checks import check_fields, check_settings
 
@@ -44,11 +50,12 @@ class Ramp:
     """
 
     kind: str = static("constant", of=("constant", "linear", "step"))
-    steps: float = coefficient(0.0)
+    steps: float = coefficient(0.0, "at least 0")
 
     def __post_init__(self):
-        """Refuses an unknown kind."""
+        """Refuses an unknown kind and a negative length."""
         check_fields(self)
+        check_coefficients(self)
 
     def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
         """The coefficient `value` at `step`, 0 at the first update."""
@@ -128,7 +135,7 @@ class Method:
     olds = 0
 
     def __post_init__(self):
-        """Checks structure; coefficients may be traced and are not looked at."""
+        """Checks structure, and coefficients that are numbers, not traced arrays."""
         if "replace" not in vars(type(self)):  # which `pytree` gives to its class
             raise TypeError(
                 f"the class {type(self).__name__} needs the decorator "
@@ -139,6 +146,7 @@ class Method:
         known = {"deploy": DEPLOYMENTS, "member_sample": MEMBER_SAMPLES}
         check_settings(self, members=1, **known)
         check_fields(self)
+        check_coefficients(self)
         if self.deploy == "gate" and not self.gate:
             raise ValueError(
                 f"{type(self).__name__} trains no gate; deploy='gate' needs a method "

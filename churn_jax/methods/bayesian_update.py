@@ -40,7 +40,7 @@ class BayesianUpdate(Updating):
     """
 
     alpha: float = share(1.0)
-    cost_ratio: float = coefficient(2.5)
+    cost_ratio: float = coefficient(2.5, "at least 0")
     rule: str = static("cr", of=("mb", "mbme", "cr"))
     olds: int = static(1, of=1)
 

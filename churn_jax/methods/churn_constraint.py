@@ -38,9 +38,9 @@ class ChurnConstraint(Method):
         Distillation, ICLR 2022. https://arxiv.org/abs/2106.02654
     """
 
-    limit: float = coefficient(0.1)
-    rate: float = coefficient(0.1)
-    start: float = coefficient(1.0)
+    limit: float = coefficient(0.1, "at least 0")
+    rate: float = coefficient(0.1, "at least 0")
+    start: float = coefficient(1.0, "at least 0")
     examples: str = static("all", of=("all", "right"))
 
     needs_teacher = True

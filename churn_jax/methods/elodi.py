@@ -42,8 +42,8 @@ class ELODI(Method):
     """
 
     alpha: float = share(0.8)
-    mix: float = coefficient(0.5)
-    margin: float = coefficient(0.0)
+    mix: float = coefficient(0.5, "from 0 to 1")
+    margin: float = coefficient(0.0, "at least 0")
     top_k: int = static(10)
     order: float = static(2.0)
     rank_by: str = static("teacher", of=("teacher", "student"))

@@ -40,7 +40,7 @@ class EnsembleDistillation(Perturbing):
         [diversity] Eq. 1
     """
 
-    temperature: float = coefficient(3.0)
+    temperature: float = coefficient(3.0, "above 0")
     average: str = static("probs", of=("probs", "tempered_probs", "logits"))
 
     @property
@@ -82,7 +82,7 @@ class OneToOneDistillation(Perturbing):
         [diversity] Eqs. 5, 2
     """
 
-    temperature: float = coefficient(4.0)
+    temperature: float = coefficient(4.0, "above 0")
     member_sample: str = static("shared", of=("shared", "split"))
 
     teacher_average = ""
@@ -137,9 +137,9 @@ class EnsembleDistributionDistillation(Perturbing):
     """
 
     alpha: float = share(1.0)
-    temperature: float = coefficient(10.0)
-    anneal_steps: float = coefficient(0.0)
-    smoothing: float = coefficient(1e-4)
+    temperature: float = coefficient(10.0, "above 0")
+    anneal_steps: float = coefficient(0.0, "at least 0")
+    smoothing: float = coefficient(1e-4, "from 0 to 1")
 
     teacher_average = ""
     term = "distribution"

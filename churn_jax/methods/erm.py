@@ -59,7 +59,7 @@ class ERM(Method):
 
     member_sample: str = static("shared")
     member_share: float = static(1.0)
-    input_scale: float = coefficient(1.0)
+    input_scale: float = coefficient(1.0, "at least 0")
     over_members: str = static("sum", of=("sum", "mean"))
 
     @property

@@ -13,15 +13,25 @@ import numpy as np
 
 from churn_jax.lazy import jax
 
+_RANGES = {
+    "finite": (-np.inf, np.inf),
+    "at least 0": (0.0, np.inf),
+    "above 0": (np.finfo(np.float32).tiny, np.inf),  # 1e-300 is 0 in float32
+    "from 0 to 1": (0.0, 1.0),
+}
 
-def coefficient(default: float, **kwargs) -> Any:
-    """A sweepable field: a number, or an array with one entry per replica."""
-    return dataclasses.field(default=default, **kwargs)
+
+def coefficient(default: float, within: str = "finite") -> Any:
+    """A sweepable field: a number, or an array with one entry per replica.
+
+    `within` is its range: `finite`, `at least 0`, `above 0` or `from 0 to 1`.
+    """
+    return dataclasses.field(default=default, metadata={"within": within})
 
 
 def share(default: float) -> Any:
     """A sweepable field from 0 to 1; the labels' loss has what is left of 1."""
-    return coefficient(default, metadata={"share": True})
+    return coefficient(default, "from 0 to 1")
 
 
 def static(default: Any, of: Any = None) -> Any:
@@ -81,3 +91,14 @@ def check_whole(name: str, value: Any) -> None:
     """Refuses a value that is not a whole number."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name} must be a whole number; got {value!r}")
+
+
+def check_coefficients(method: Any, kinds: Any = (int, float)) -> None:
+    """Refuses coefficients of these types that are not finite or not in their range."""
+    for field in dataclasses.fields(method):
+        value, within = getattr(method, field.name), field.metadata.get("within")
+        if within is None or isinstance(value, bool) or not isinstance(value, kinds):
+            continue
+        low, high = _RANGES[within]
+        if not np.all((low <= value) & (value <= high) & np.isfinite(value)):
+            raise ValueError(f"{field.name} must be {within}; got {value}")

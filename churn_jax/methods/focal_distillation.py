@@ -52,11 +52,11 @@ class FocalDistillation(Method):
     """
 
     alpha: float = share(0.9)
-    temperature: float = coefficient(100.0)
-    focal_base: float = coefficient(1.0)
-    focal_beta: float = coefficient(5.0)
+    temperature: float = coefficient(100.0, "above 0")
+    focal_base: float = coefficient(1.0, "at least 0")
+    focal_beta: float = coefficient(5.0, "at least 0")
     divergence: str = static("kl", of=("kl", "logits"))
-    margin: float = coefficient(0.0)
+    margin: float = coefficient(0.0, "at least 0")
 
     needs_teacher = True
     old_models = "allowed"

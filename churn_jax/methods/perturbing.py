@@ -52,11 +52,11 @@ class Perturbing(Method):
     """
 
     perturbation: str = static("none", of=PERTURBATIONS)
-    step_size: float = coefficient(1 / 255)
+    step_size: float = coefficient(1 / 255, "at least 0")
     pixel_range: tuple[float, float] | None = static((0.0, 1.0))
     external_teachers: int = static(0, of=0)
     alpha: float = share(0.9)
-    temperature: float = coefficient(1.0)
+    temperature: float = coefficient(1.0, "above 0")
 
     needs_teacher = True
     # The name of the second term in logs.

@@ -21,7 +21,7 @@ class Compatible(Updating):
     An old model's last layer must understand the new model's features.
     """
 
-    weight: float = coefficient(1.0)
+    weight: float = coefficient(1.0, "at least 0")
 
     # The name of the second term in logs.
     term = ""

@@ -110,13 +110,8 @@ class Axis:
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
             )
         fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
-        convex = fields.get(self.field, {}).get("share", False)  # next to the labels
         if self.values:
-            if convex and max(self.values) > 1:
-                raise ValueError(
-                    f"{self.path} must be at most 1, as the labels' loss has weight 1 "
-                    f"- {self.field}; got {_text(max(self.values))}"
-                )
+            grid_points(config, self)  # refuses values out of the field's range
             return self
         own: Any = spec.method
         own = spec.config(config.train) if self.field in OPTIMIZER else own
@@ -127,7 +122,7 @@ class Axis:
                 "derived; give --values"
             )
         values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
-        if convex:
+        if fields.get(self.field, {}).get("within") == "from 0 to 1":
             values = tuple(v for v in values if v < 1 or v == start)
         return dataclasses.replace(self, values=values)
 

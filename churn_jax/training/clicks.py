@@ -55,7 +55,6 @@ def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig)
     Raises:
         ValueError: model and method do not fit, or the method needs a teacher.
     """
-    scale = np.asarray(method.input_scale)
     gated = method.deploy == "gate"
     check_none(
         name,
@@ -64,10 +63,6 @@ def click_run(name: str, method: Method, model: ClickModel, config: TrainConfig)
             method.needs_teacher or method.stale_steps,
             f"{type(method).__name__} follows another set of weights, which one pass "
             "does not keep",
-        ),
-        (
-            not np.all(np.isfinite(scale)) or np.any(scale < 0),
-            f"input_scale must be finite and not negative; got {scale}",
         ),
         (
             model.shared_embeddings and config.optimizer.member_rates,

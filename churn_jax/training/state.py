@@ -23,6 +23,7 @@ from churn_jax.data.splits import first_line
 from churn_jax.ensembles import Group, Network
 from churn_jax.ensembles.wrappers import StartingFrom
 from churn_jax.methods import Method
+from churn_jax.methods.fields import check_coefficients
 from churn_jax.setting_checks import check_choice
 from churn_jax.training.examples import changed_form
 from churn_jax.training.optim import Optimizer, in_float32, is_fast, is_vector
@@ -173,8 +174,10 @@ def init_coefficients(method: Method, config: TrainConfig, mesh) -> Coefficients
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         return _per_replica(leaf, replicas, f"{type(method).__name__}.{name}")
 
+    arrays = jax.tree_util.tree_map_with_path(array, method)
+    check_coefficients(arrays, np.ndarray)
     found = Coefficients(
-        jax.tree_util.tree_map_with_path(array, method),
+        arrays,
         _per_replica(optimizer.learning_rate, replicas, "learning_rate"),
         _per_replica(optimizer.weight_decay, replicas, "weight_decay"),
         type(method),
@@ -257,8 +260,6 @@ def scale_inputs(network: Network, params: PyTree, scale: ArrayLike) -> PyTree:
             "(Network.input_params), so their variance cannot be scaled; use "
             "input_scale 1"
         )
-    if not np.all(np.isfinite(scale)) or np.any(np.asarray(scale) < 0):
-        raise ValueError(f"input_scale must be finite and not negative; got {scale}")
     root = jnp.sqrt(jnp.asarray(scale, jnp.float32)).reshape(-1, 1)
 
     def scaled(path, leaf):

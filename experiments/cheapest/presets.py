@@ -312,7 +312,6 @@ def _updating_rows(s: Setting, kind: str, setting: tuple[float, ...]) -> Rows:
     """Rows that replace `old`, which has seen half of every class's examples."""
     (value,) = setting
     name, half = _named(kind, value), {"class_share": 0.5}
-    student = EnsembleDistillation(alpha=value, temperature=1.0)
     if kind in ("elodi", "smelu"):  # both versions are treated
         if kind == "elodi":
             label, method = f"ELODI {value:g}", s.elodi(alpha=value, top_k=s.top_k)
@@ -332,6 +331,7 @@ def _updating_rows(s: Setting, kind: str, setting: tuple[float, ...]) -> Rows:
         )
         new = s.row(name, label, method, equation=equation, **fields[1])
         return (old, new), (Update(old.name, name, label),)
+    student = EnsembleDistillation(alpha=value, temperature=1.0)
     right = ChurnConstraint(limit=value, examples="right")
     taught: dict[str, Any] = {"teacher": "old"}
     named: dict[str, tuple[str, Method, str, dict[str, Any]]] = {

@@ -42,7 +42,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "sweep digits codistill_skl.beta=1 --points-per-program -1",
             "points_per_program must be at least 0; got -1",
         ),
-        ("sweep digits entropy.alpha=0.1,2", "entropy.alpha must be at most 1"),
+        ("sweep digits entropy.alpha=0.1,2", "alpha must be from 0 to 1; got 2.0"),
         (
             "sweep digits codistill_skl.beta=0.1 codistill_skl.beta=0.1,0.3",
             "codistill_skl.beta is named twice",

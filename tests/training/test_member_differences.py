@@ -126,7 +126,7 @@ def test_fast_weights_and_members_biases_are_not_scaled():
 
 test_inputs_that_cannot_be_scaled_are_named = refusals(
     (tiny.LINEAR, 2.0, "function does not say which parameters the input meets"),
-    (MLP, -1.0, "finite and not negative; got"),
+    (MLP, -1.0, "input_scale must be at least 0; got -1"),
     (MLP, (1.0, 2.0), r"one per replica, \[3\]; got shape \(2,\)"),
     call=lambda network, scale: tiny.drawn(
         tiny.make_run(ERM(input_scale=scale), network=network, replicas=3), IMAGE
