@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method
@@ -59,9 +60,9 @@ class ChurnConstraint(Method):
         target = ensembles.average_probs(teacher_logits(teacher, batch))
         memory = self.memory_of(batch, jax.Array)
         logits, labels, model_state = forward(apply, variables, batch)
-        away = losses.distillation_kl(
-            student_logits=logits, teacher_logits=jnp.broadcast_to(target, logits.shape)
-        )
+        # Classes that the student does not have are ignored.
+        known = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
+        away = losses.distillation_kl(student_logits=logits, teacher_logits=known)
         if self.examples == "right":
             right = jnp.argmax(target, axis=-1) == batch.labels
             away = jnp.where(right[None], away, 0.0)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import losses
-from churn_jax.lazy import Lazy, jax
+from churn_jax.lazy import Lazy, jax, jnp
 from churn_jax.methods.base import Method, Passes
 from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
@@ -103,6 +104,8 @@ class Perturbing(Method):
         # No gradient flows into the teachers (Hinton et al., 2015).
         taught = jax.lax.stop_gradient(batch.hide(teacher(images), axis=-2))
         taught = taught[: self._own_teachers(taught.shape[0])]
+        # Classes that the students do not have are ignored.
+        taught = jnp.where(known_classes(students[:1]), taught, UNKNOWN_LOGIT)
         cross_entropy = self.reduced(batch, losses.cross_entropy(clean, labels))
         other = self.divergence(batch, students, taught, temperature)
         loss = (1.0 - self.alpha) * cross_entropy + self.alpha * other

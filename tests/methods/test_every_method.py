@@ -262,6 +262,8 @@ PAIR = np.log(np.float32([[[0.75, 0.25]], [[0.25, 0.75]]]))
 # Two teachers, one example: (0.9, 0.1) and (0.5, 0.5) average to (0.7, 0.3).
 TAUGHT_BY = np.log(np.float32([[[0.9, 0.1]], [[0.5, 0.5]]]))
 UNIFORM = np.zeros((1, 1, 2), np.float32)
+NARROW = np.float32([[[0, 0, methods.UNKNOWN_LOGIT]]])
+WIDER = np.log(np.float32([[[0.72, 0.08, 0.2]], [[0.4, 0.4, 0.2]]]))
 ROOTS = np.sqrt([0.7, 0.3]) / np.sum(np.sqrt([0.7, 0.3]))
 # Two members of a teacher with the mean (3, 2, -1), and an old model.
 THREE = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
@@ -339,6 +341,14 @@ BY_HAND = [
         UNIFORM,
         0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
         teacher=TAUGHT_BY,
+    ),
+    # The teachers know a class that the student does not.
+    of(_distilled(temperature=1.0), NARROW, _gain(np.r_[0.7, 0.3]), teacher=WIDER),
+    of(
+        methods.ChurnConstraint(start=0.7),
+        NARROW,
+        0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
+        teacher=WIDER,
     ),
 ]
 
