@@ -241,10 +241,12 @@ def is_baseline(config: StudyConfig, spec: MethodSpec) -> bool:
     """True if a row is trained as the baseline: one network on the labels alone.
 
     A pair without any coupling is two such networks, of which the first, with the
-    baseline's initial weights, batches and augmentation, is deployed.
+    baseline's initial weights, batches and augmentation, is deployed. Members that
+    share weights are never alone.
     """
     baseline = config.spec(config.baseline)
-    if spec.models or spec.dependencies:
+    shared = (spec.model or config.model).sharing and not spec.separate
+    if spec.models or spec.dependencies or (shared and spec.method.members > 1):
         return False
     names = ("model", "classes", "class_share", "train_size", "separate")
     return (

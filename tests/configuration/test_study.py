@@ -461,6 +461,9 @@ def test_separate_networks_are_another_row():
     config = dataclasses.replace(preset("digits"), methods=(plain,), baseline="row")
     assert is_baseline(config, plain) and not is_baseline(config, separate)
     assert [len(part) for part in together(config, (plain, separate))] == [1, 1]
+    uncoupled = row(method=Codistillation(beta=0.0))
+    assert is_baseline(config, uncoupled)
+    assert not is_baseline(dataclasses.replace(config, model=BE), uncoupled)
 
 
 def test_sharing_has_options_where_a_preset_has_it():
