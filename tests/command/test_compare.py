@@ -318,7 +318,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(files, capsys):
     where = ["--html", str(files / "old.npy" / "a.html"), "--json", str(report)]
     assert compare(files, *where) == 2 and report.is_file()
     out, err = capsys.readouterr()
-    assert "The update changes" in out and "a.html" in err
+    assert "The update changes" in out and "old.npy" in err
 
 
 def outcomes_script(name, monkeypatch, **constants):
