@@ -20,6 +20,7 @@ from churn_compare.pair import Pair, Scanned, ScannedSide, Table
 from churn_compare.reading.account import Doubt
 from churn_compare.reading.class_values import (
     NO_LABEL,
+    SIGNS,
     ClassValues,
     all_numbers,
     as_number,
@@ -208,6 +209,13 @@ def align_classes(
         # False and True are spelled differently, or are 0 and 1 on the other side
         old, new = (dataclasses.replace(s, class_names=None) for s in (old, new))
         labels = [of and of._replace(names=None) for of in labels]
+    if SIGNS in named:  # a side that predicts 1 alone has these classes, too
+        old, new = (
+            dataclasses.replace(s, class_names=SIGNS)
+            if s.class_names is None and _open(s) and (s.values == 1).all()
+            else s
+            for s in (old, new)
+        )
     if isinstance(mapping, dict):
         return _by_name(old, new, labels, mapping)
     if old.class_names is None and new.class_names is None:

@@ -28,6 +28,7 @@ _CLASSLESS = "; leave these examples out, or give them a class of their own"
 _NONE = "; leave the column out, or name another one"
 _MUST = "must be integers or strings; they are"
 _TRUTH = ("False", "True")  # names of the classes of booleans
+SIGNS = ("-1", "1")  # names of the classes of an SVM
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBERED = re.compile(r"LABEL_(\d{1,6})")  # as transformers names classes
 _DECIMAL = re.compile(r"(-?[0-9]{1,15})\.0*")  # 3.0, as pandas writes 3
@@ -151,7 +152,7 @@ def _numbered(values: np.ndarray, what: str, hint: str = "") -> ClassValues:
     if values.dtype.kind == "b":
         return ClassValues(values.astype(np.int64), _TRUTH)
     if values.size and values.min() == -1 and np.isin(values, (-1, 1)).all():
-        return ClassValues((values > 0).astype(np.int64), ("-1", "1"))  # of an SVM
+        return ClassValues((values > 0).astype(np.int64), SIGNS)
     return ClassValues(_whole(values, what, hint), None)
 
 

@@ -201,6 +201,16 @@ def test_space_around_names_and_ids_does_not_count():
     assert numbers.values.tolist() == [[1, 0, 1]] and numbers.ids.tolist() == [7, 8, 9]
 
 
+def test_an_svm_that_predicts_one_class_alone_knows_the_other():
+    both, one = [-1, 1, 1], [1, 1, 1]
+    for sides in ((both, one), (one, both), (one, one)):
+        pair = join(*(classes_of("s", of, labels=both) for of in sides))
+        assert pair.labels.tolist() == [0, 1, 1]
+        assert old_and_new(pair) == [[*map(str, of)] for of in sides]
+    zero = classes_of("new", [0, 1, 1])
+    refused("old has class names .* new class numbers", classes_of("old", both), zero)
+
+
 def test_names_on_one_side_need_a_class_map():
     old, new = scores_of("old", class_names=["a", "b", "c"]), scores_of("new")
     for pair in ((old, new), (new, old)):
