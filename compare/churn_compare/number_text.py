@@ -83,6 +83,11 @@ def count_text(count: float) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
 
 
+def counted(count: int, word: str) -> str:
+    """A number of things, with the word for one of them."""
+    return f"{count_text(count)} {word}{'' if count == 1 else 's'}"
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """The first `most` names and the number of others."""
     left = len(names) - most

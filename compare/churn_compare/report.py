@@ -31,7 +31,7 @@ from churn_compare.documents import (
     Text,
 )
 from churn_compare.documents.plotting import COLOURS, INK, drawing
-from churn_compare.number_text import count_text, level_text, remark
+from churn_compare.number_text import count_text, counted, level_text, remark
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Curve, GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.verdict import gate_sentence, sentences
@@ -50,7 +50,7 @@ def document(result: Display, command: str = "") -> Document:
         return _of_versions(result, command)
     if isinstance(result, CompareResult):
         facts = {
-            side.name: f"{_side(side)}, {_counted(side.examples, 'example')}"
+            side.name: f"{_side(side)}, {counted(side.examples, 'example')}"
             for side in (result.old, result.new)
         }
     else:
@@ -192,11 +192,11 @@ def sections(heading: str, found: Measured) -> list[Section]:
 
 def about(result: CompareResult | OutcomesResult) -> str:
     """The comparison in one line."""
-    said = _counted(result.examples, "example")
+    said = counted(result.examples, "example")
     measured = result if isinstance(result, CompareResult) else result.measures[0]
     if (clusters := measured.clusters) is not None:
         of = f" of {clusters.column}" if clusters.column else ""
-        said += f" in {_counted(clusters.count, 'cluster')}{of}"
+        said += f" in {counted(clusters.count, 'cluster')}{of}"
     if isinstance(result, CompareResult):
         old, new = _side(result.old), _side(result.new)
         sides = f"each: {old}" if old == new else f"old: {old}; new: {new}"
@@ -210,14 +210,10 @@ def about(result: CompareResult | OutcomesResult) -> str:
     return said
 
 
-def _counted(count: int, word: str) -> str:
-    return f"{count_text(count)} {word}{'' if count == 1 else 's'}"
-
-
 def _side(version: Version) -> str:
     kind = {"classes": "predicted classes"}.get(version.kind, version.kind)
     classes = f"{count_text(version.classes)} classes"
-    return f"{kind}, {classes}, {_counted(version.runs, 'run')}"
+    return f"{kind}, {classes}, {counted(version.runs, 'run')}"
 
 
 def _flow(result: CompareResult) -> list[Block]:

@@ -14,6 +14,7 @@ from churn_compare.number_text import (
     NOTHING,
     Unit,
     count_text,
+    counted,
     has_range,
     judgement,
     level_text,
@@ -224,9 +225,10 @@ def group_blocks(
 
     ordered = sorted(groups, key=by_evidence)
     total = count_text(len(ordered))
-    said: list[str | Strong] = [f"{total} groups, the most changed first."]
-    if found.sampled is not None:
-        said = [f"{total} groups, the most changed first; flips are of these examples."]
+    flips = "" if found.sampled is None else "; flips are of these examples"
+    said: list[str | Strong] = [
+        f"{counted(len(ordered), 'group')}, the most changed first{flips}."
+    ]
     if found.groups_judged:
         words = [found.finding(group) for group in ordered]
         worse, better = (

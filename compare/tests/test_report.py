@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from churn_compare import CompareResult, report
+from churn_compare import CompareResult, compare, report
 from churn_compare.comparison import compare_pair
 from churn_compare.documents import html_fragment, html_page, plain_text, print_document
 from churn_compare.escaping import markdown_text, printable
@@ -121,6 +121,9 @@ def test_the_groups_that_changed_most_surely_come_first():
     word = "worse" if group["accuracy_gain"].value < 0 else "better"
     assert [word in row for row in rows] == [True] * 25 + [False] * 5  # below 0.05
     assert f"<strong>25 {word}</strong>" in section
+    one = compare([0, 1], [0, 0], slices={"a": ["x", "x"]}).groupings["a"]
+    section = html_fragment(group_blocks(compare([0, 1], [0, 0]), "a", one))
+    assert "1 group, the most changed first." in section
 
 
 def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(whole):

@@ -15,6 +15,7 @@ from churn_compare.example_ids import (
 )
 from churn_compare.labelling import read_drawn
 from churn_compare.measures import Normalization
+from churn_compare.number_text import counted
 from churn_compare.pair import Kind, Pair, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, settle
@@ -228,7 +229,7 @@ def _comparable(
     failed = [of.failed(at).any(axis=0) for of, at in sides]
     a, b = (int(of.sum()) for of in failed)
     if a or b:
-        said = f"{a:,} examples errored in {old.name}"
+        said = f"{counted(a, 'example')} errored in {old.name}"
         said += f", {b:,} in {new.name}" if new is not old else ""
         if policy == "refuse" or (policy is None and a != b):
             raise PredictionsError(

@@ -157,6 +157,8 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     dropped = compare_outcomes(old, new, errors="drop")
     assert dropped.examples == 4 and dropped[name]["negative_flip_rate"].value == 0
     same = write(tmp_path / f"same.{ending}", RIGHT, errors=[2, 3])
+    one = write(tmp_path / f"one.{ending}", RIGHT, errors=[2])
+    fails("^1 example errored in one.*, 2 in new", compare_outcomes, one, new)
     equal = compare_outcomes(new, same)  # as many on both sides: wrong
     assert equal.examples == 6 and equal[name]["accuracy_gain"].value < 0
     fails("2 examples errored in new", compare_outcomes, new, same, errors="refuse")
