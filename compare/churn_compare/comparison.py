@@ -46,6 +46,8 @@ from churn_compare.reading.sides import same_file, side_names
 from churn_compare.result import MeasureFindings, Version, Waiver
 from churn_compare.scanning import scan
 
+_ANY_TIME = "any_time is for labels of a queue (churn-compare label); leave it out"
+
 
 def compare(
     old: Any,
@@ -211,6 +213,8 @@ def compare_pair(
     unlabelled = pair.labels is None and not pair.partial
     if pool is not None and unlabelled:
         raise PredictionsError("benchmarks are pooled by accuracy; there are no labels")
+    if any_time and pair.drawn is None:
+        raise PredictionsError(_ANY_TIME)
     if waivers and unlabelled:
         raise GateError("waivers are about negative flips, and there are no labels")
     scanned = scanned or scan(pair)
@@ -410,6 +414,9 @@ def compare_outcomes(
     )
     if top is not None and all(of.kind != "ranking" for of in joined.measures):
         raise PredictionsError("top is for rankings, and there are none; leave it out")
+    if normalize != "text" and all(of.kind != "answer" for of in joined.measures):
+        said = "normalize is for answers, and there are none; leave it out"
+        raise PredictionsError(said)
     check_gates(wanted, joined)
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
@@ -431,6 +438,8 @@ def compare_outcomes(
         useless = waived_rows(waivers, joined.ids, np.max(flips, axis=0))[2]
     every = all_examples(len(joined.ids), joined.clusters, level)
     samplings: list = [None] * len(numbers)
+    if any_time and labels is None:
+        raise PredictionsError(_ANY_TIME)
     if labels is not None:
         if clusters is not None:
             raise PredictionsError("clusters and a queue exclude each other here")

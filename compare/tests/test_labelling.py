@@ -359,6 +359,8 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     wide = found["sampled"]["these"][FLIPS[0]]
     assert wide["low"] <= narrow.low and wide["high"] >= narrow.high
     assert main([*sides, "--labels", str(out), "--max-ece-new", "1"]) == 2
+    with pytest.raises(PredictionsError, match="any_time is for labels of a queue"):
+        compare(old, new, labels=labels, any_time=True)
     assert main(["label", sides[0], "--out", str(out)]) == 2
     before = (tmp_path / "new.csv").read_text()
     assert main(["label", *sides, "--out", sides[1]]) == 2

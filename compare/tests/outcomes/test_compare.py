@@ -155,6 +155,9 @@ def test_sets_and_rankings_of_lists_and_texts():
     fails("with an item twice, for example a; keep", compare_outcomes, old, again)
     no_ranking = {"score": [1, 2]}
     fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
+    for name, given in (("any_time", True), ("normalize", "squad")):
+        said = f"{name} is for .*leave it out"
+        fails(said, compare_outcomes, no_ranking, no_ranking, **{name: given})
     found = compare_outcomes(old, new, top=2)
     assert found["ranking"]["mean_distance"].value == pytest.approx(1 / 3)
     assert found["set"]["mean_distance"].value == 0.5
