@@ -17,6 +17,7 @@ from churn_compare.labelling import more_labels
 from churn_compare.number_text import count_text, listed, value_text, with_range
 from churn_compare.result import (
     NONE,
+    ROUNDING,
     GateOutcome,
     Group,
     Interval,
@@ -26,8 +27,6 @@ from churn_compare.result import (
     state_of,
 )
 
-# Rounding errors of sums and differences of shares fail no gate.
-_ROUNDING = 1e-9
 _NAMED = 3  # groups named in a line
 _OF_SCORES = ("score_old", "score_new", "score_change")
 
@@ -211,11 +210,11 @@ def _margin(gate: Gate, interval: Interval) -> float:
 
 def _state(gate: Gate, interval: Interval) -> State:
     """State of the gate; an undefined number fails."""
-    if _margin(gate, interval) >= -_ROUNDING:
+    if _margin(gate, interval) >= -ROUNDING:
         return "pass"
     best = interval.low if gate.bound == "max" else interval.high
     open_ = gate.on == "interval" and not math.isnan(interval.value)
-    return "inconclusive" if open_ and _left(gate, best) >= -_ROUNDING else "fail"
+    return "inconclusive" if open_ and _left(gate, best) >= -ROUNDING else "fail"
 
 
 def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
@@ -225,7 +224,7 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
     compared = _compared(gate, interval)
     if math.isnan(compared):
         return f"{said}, which has no interval here"
-    if abs(compared - gate.limit) > _ROUNDING:
+    if abs(compared - gate.limit) > ROUNDING:
         shown, limit = (
             value_text(dataclasses.replace(interval, value=value), gate.unit)
             for value in (compared, gate.limit)

@@ -323,16 +323,15 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
         f"In about {level} of repetitions with other examples, such an interval "
         f"contains the true value. {runs}"
     )
-    if any(of.decided for of in measured):
+    if decided := [of for of in measured if of.decided]:
         found["Negative and positive flips"] = (
             "Examples that were right and are wrong now, and the reverse. Their rates "
             "differ by the gain in accuracy."
         )
-        name = "exact McNemar test"
-        name = name if first.clusters is None else "clusters' sign-flip test"
-        found[f"p ({name})"] = (
+        over = "; the median over pairs of runs" * first.of_classes
+        found[f"p ({decided[0].test} test)"] = (
             "Probability of negative and positive flips at least as unevenly split, if "
-            "both versions were equally accurate; the median over pairs of runs."
+            f"both versions were equally accurate{over}."
         )
     if any(g.adjusted_p == g.adjusted_p for of in measured for g in of.groups):
         found["Adjusted p (Holm)"] = (

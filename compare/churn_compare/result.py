@@ -26,6 +26,7 @@ class Interval:
 
 
 NONE = Interval(float("nan"), float("nan"), float("nan"))
+ROUNDING = 1e-9  # errors of sums and differences of shares, which fail no condition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,6 +367,14 @@ class Measured:
         return self.runs[0] if self.paired else self.runs[0] * self.runs[1]
 
     @property
+    def test(self) -> str:
+        """Name of the test that `p` is from, if outcomes are right or wrong."""
+        if self.clusters is not None:
+            return "clusters' sign-flip"
+        exact = self.of_classes or self.run_pairs == 1
+        return "exact McNemar" if exact else "sign-flip"
+
+    @property
     def mean(self) -> str:
         """Prefix of the names of both versions' means, such as "accuracy"."""
         return self.change.rpartition("_")[0]
@@ -412,7 +421,8 @@ class Measured:
         """True if the change is shown to be smaller than the margin asked for."""
         if self.within is None or self.equivalent is None:
             return False
-        return max(-self.within.low, self.within.high) < self.equivalent
+        end = max(-self.within.low, self.within.high)
+        return end <= self.equivalent + ROUNDING
 
 
 @dataclasses.dataclass(frozen=True)

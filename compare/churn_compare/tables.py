@@ -50,8 +50,8 @@ _IN_STEPS = {  # columns of the table of updates
     "accuracy_gain": "Accuracy change, points",
 }
 _FLIPS = (
-    " NFR: right before, wrong now. PFR: wrong before, right now. p: exact McNemar "
-    "test of equal accuracy."
+    " NFR: right before, wrong now. PFR: wrong before, right now. p: {} test of equal "
+    "accuracy."
 )
 
 
@@ -330,7 +330,9 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
     """One row per update, then the last version against the first and the sum."""
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names), *["p"] * result.labelled]
-    caption = _interval_note(result) + _FLIPS * result.labelled
+    caption = (
+        _interval_note(result) + _FLIPS.format(result.whole.test) * result.labelled
+    )
     several = len(result.steps) > 1
     rows = []
     for step, link in zip((*result.steps, *[result.whole] * several), links):

@@ -170,10 +170,7 @@ def _average(found: Measured) -> str:
         ends = f", from {old} to {new}"
     brackets = [range_text(change, unit)] if has_range(change) else []
     if found.p == found.p:  # not NaN
-        test = "clusters' sign-flip "
-        if found.clusters is None:
-            exact = found.of_classes or found.run_pairs == 1
-            test = "exact McNemar " if exact else "sign-flip "
+        test = f"{found.test} "
         if found.of_classes and found.run_pairs > 1:
             test = f"median {test}"
         brackets.append(f"{test if found.decided else ''}{equals_text(found.p)}")

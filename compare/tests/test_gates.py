@@ -86,6 +86,7 @@ def test_a_number_is_compared_with_the_limit(gate, state, measured):
         (-0.004, 0.009, "estimate", "pass"),
         (-0.004, 0.011, "estimate", "fail"),
         (-0.011, 0.004, "estimate", "fail"),
+        (-0.01, 0.004, "estimate", "pass"),
         (-0.03, -0.011, "interval", "fail"),
         (-0.004, 0.011, "interval", "inconclusive"),
         (0.011, 0.03, "interval", "fail"),
@@ -96,6 +97,9 @@ def test_equivalence_is_shown_by_two_one_sided_tests(low, high, on, state):
     (gate,) = gates_by_name({"equivalent": "1%"}, on=on)
     found = outcome(gate, within=Interval(0.003, low, high))
     assert (found.state, found.limit) == (state, 0.01)
+    fields = {"within": Interval(0.003, low, high), "equivalent": 0.01}
+    measured = Measured(level=0.95, quantities=FOUND, **fields)
+    assert measured.is_equivalent == found.passed  # as the verdict says
     end = "accuracy shown to change by less than 1 point: +0.3"
     assert found.line.startswith(f"{state.upper()}  {end}")
     assert math.isnan(low) or "90 % interval" in found.line

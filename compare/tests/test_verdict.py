@@ -1,11 +1,22 @@
 """What a comparison says in sentences, of numbers given by hand."""
 
 import math
+import types
 
 import pytest
 
 from churn_compare.display import CompareResult
-from churn_compare.result import Flow, GateOutcome, Group, Interval, Noise, Version
+from churn_compare.report import terms
+from churn_compare.result import (
+    Clusters,
+    Flow,
+    GateOutcome,
+    Group,
+    Interval,
+    Noise,
+    Version,
+)
+from churn_compare.tables import step_table
 from churn_compare.verdict import gate_sentence, sentences
 from tests.cases import NAN, NONE
 
@@ -39,6 +50,24 @@ def test_what_a_labelled_comparison_says():
     first, _, third = sentences(result_of((5, 3)))
     assert first.endswith(", on average over 15 pairs of runs (5 old, 3 new).")
     assert third.endswith("median exact McNemar p = 0.0031).")
+
+
+@pytest.mark.parametrize(
+    ("runs", "fields", "test"),
+    [
+        ((1, 1), {"kind": "correct"}, "exact McNemar"),
+        ((2, 2), {"kind": "correct"}, "sign-flip"),
+        ((2, 2), {"clusters": Clusters(9, 2, NAN, NAN)}, "clusters' sign-flip"),
+    ],
+)
+def test_the_test_has_one_name(runs, fields, test):
+    found = result_of(runs, **fields)
+    assert f"{test} p = 0.0031)." in sentences(found)[2]
+    assert f"p ({test} test)" in [term.name for term in terms([found])]
+    versions = types.SimpleNamespace(
+        steps=[found], whole=found, labelled=True, level=0.95
+    )
+    assert f"p: {test} test of" in step_table(versions, [""]).caption
 
 
 @pytest.mark.parametrize(
