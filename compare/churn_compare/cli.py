@@ -373,13 +373,18 @@ def _label(given: dict[str, Any], program: str) -> int:
     queue = _function("label_queue")(**settings)
     for note in dict.fromkeys(queue.notes):
         print(printable(remark(note)))
+    words = [str(old), str(new)]
+    for field in dataclasses.fields(_Reading):
+        if (value := given[field.name]) != field.default:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{field.name.replace('_', '-')}", *map(str, values)]
+    words += ["--labels", str(out), "--max-nfr", "1%"]
     print(
         f"{queue.changed:,} of {queue.examples:,} examples change; {len(queue.rows):,} "
         f"of them, in random order, are to be labelled.\n"
         f"Written: {printable(', '.join(map(str, queue.save(out))))}\n"
         "Fill label (or better) from the first row on, as far as you get, then:\n"
-        f"  {program.removesuffix(' label')} {shlex.quote(str(old))} "
-        f"{shlex.quote(str(new))} --labels {shlex.quote(str(out))} --max-nfr 1%"
+        f"  {program.removesuffix(' label')} {shlex.join(words)}"
     )
     return 0
 
@@ -455,6 +460,8 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
             what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")
         place = os.path.realpath(path)
+        if queue and path.suffix.lower() != ".csv":
+            raise ValueError(f"--{name}: a queue is a CSV file; name it .csv")
         if path.name.lower().endswith(contents.ENDINGS) and not queue:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"

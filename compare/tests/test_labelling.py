@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import json
+import pathlib
+import shlex
 import shutil
 
 import numpy as np
@@ -377,6 +379,22 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     sides[1] = shutil.copy(sides[1], str(tmp_path / "p.key.csv"))
     assert main(["label", *sides, "--out", str(tmp_path / "p.csv")]) == 2
     assert "p.key.csv would write over what is read" in capsys.readouterr().err
+
+
+def test_the_command_that_is_printed_reads_what_label_read(tmp_path, capsys):
+    columns = {"key": range(40), "said": np.zeros(40, int)}
+    old = csv_file(tmp_path / "old 1.csv", **columns)
+    new = csv_file(tmp_path / "new.csv", **columns | {"said": np.arange(40) % 3})
+    out = str(tmp_path / "q 1.csv")
+    words = ["--id-column", "key", "--prediction-column", "said"]
+    words += ["--confirm", "row-order", "decisions"]
+    assert main(["label", old, new, "--out", out, *words]) == 0
+    printed = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    ends = ["--labels", out, "--max-nfr", "1%"]
+    assert printed == ["churn-compare", old, new, *words, *ends]
+    rows = pathlib.Path(out).read_text().replace(",,", ",0,", 1)
+    pathlib.Path(out).write_text(rows)
+    assert main(printed[1:]) != 2
 
 
 def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):

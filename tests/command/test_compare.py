@@ -224,7 +224,8 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
         ("--noise r.json s.json --json s.json", "--json: s.json would write over what"),
         (". --json ./study.json", "study.json lies within what is read; name another"),
         ("suite . new --json a.json", "--json: a.json lies within what is read"),
-        (f"label {SIDES} --out ./new.npy", "new.npy would write over what is read"),
+        (f"label {SIDES} --out ./new.npy", "a queue is a CSV file; name it .csv"),
+        ("label a.csv b.csv --out ./b.csv", "b.csv would write over what is read"),
         (". --by region", "--by is for OLD and NEW; a folder takes --slices"),
     ],
 )
