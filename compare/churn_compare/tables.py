@@ -214,7 +214,7 @@ def reliability_table(old: Curve, new: Curve) -> Table:
 def group_blocks(
     found: Measured, grouping: str, groups: Sequence[Group]
 ) -> list[Block]:
-    """Blocks of one grouping: the most changed groups, and all groups folded."""
+    """Blocks of one grouping: the most changed groups, and the others folded."""
 
     def by_evidence(group: Group) -> tuple[float, ...]:
         if not found.groups_judged:  # most changed first; the maximum is 0 for NaN
@@ -245,10 +245,10 @@ def group_blocks(
     table = _group_table(found, first, ordered[:most])
     blocks: list[Block] = [Text(said, "soft"), table]
     if most < len(ordered):
-        which = f"All {total}"
-        if len(ordered) > _ROWS:
-            which = f"The first {count_text(_ROWS)} of {total}; --json writes all"
-        blocks.append(Fold(which, [_group_table(found, first, ordered[:_ROWS])]))
+        others = ordered[most:_ROWS]
+        which = f"{count_text(len(others))} more"
+        which += f" of {total}; --json writes all" * (len(ordered) > _ROWS)
+        blocks.append(Fold(which, [_group_table(found, first, others)]))
     return blocks
 
 

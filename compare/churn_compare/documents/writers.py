@@ -260,6 +260,8 @@ def _print(block: Block, console: "Console", of_machine: bool) -> None:
         case Code(text):
             for line in text.split("\n"):
                 _print(Text((line,), "line"), console, True)
+        case Fold(summary):
+            _print(Text(summary, "soft"), console, of_machine)
         case Terms(terms):
             for term in terms:
                 _print(Text((Strong(term.name), ": ", term.meaning)), console, False)

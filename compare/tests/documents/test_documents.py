@@ -132,7 +132,7 @@ def test_a_level_of_detail_decides_what_a_writer_shows():
     assert brief == "# t → u\n\na; b\n\nverdict\n\n## s\n\nsummary\n"
     assert plain_text(document.as_lines()) == "t -> u\na; b\nverdict\n"
     said = plain_text(document.as_lines("full"))
-    assert said == "t -> u\na; b\nverdict\n\ns\nsummary\n\nf\nfull\nfolded\n"
+    assert said == "t -> u\na; b\nverdict\n\ns\nsummary\n\nf\nfull\nG\nfolded\n"
 
 
 def test_a_narrow_terminal_has_fewer_columns():
