@@ -165,8 +165,7 @@ def _judge_groups(gate: Gate, gates: Sequence[Gate], found: Measured) -> GateOut
             line = f"{word} in {count_text(len(failing))} of {count}: {named}{note}"
         else:
             line = f"at worst {line}, in {name}{note}"
-    where = name if failing or gate.group else ""
-    return _outcome(gate, where, interval, state, line)
+    return _outcome(gate, name, interval, state, line)
 
 
 def _covers(gate: Gate, group: Group) -> bool:

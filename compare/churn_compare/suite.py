@@ -377,7 +377,8 @@ def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]
         gates = []
         for gate in of.result.gates:
             line = gate.line.replace("  ", f"  {of.name}: ", 1)
-            gates.append(dataclasses.replace(gate, line=line, where=of.name))
+            where = f"{of.name} {gate.where}".strip()
+            gates.append(dataclasses.replace(gate, line=line, where=where))
         for (name, m), adjusted_p in zip(of.measures.items(), p, strict=True):
             gates += [_falls(name, m, adjusted_p, level)] if m.change else []
         yield dataclasses.replace(of, adjusted_p=p, gates=tuple(gates))
