@@ -480,6 +480,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     from churn_compare import gates
     from churn_compare.noise import noise_floor
     from churn_compare.reading.outcomes import has_outcomes
+    from churn_compare.tables import LISTED
 
     old, new, limits = given["old"], given["new"], _gates(given)
     what = "folder" if new is None else "classes"
@@ -520,6 +521,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         "tolerance": gates.limit_of(tolerance, "--tolerance"),
         "relative": tolerance.rstrip().endswith("%"),
         "order": given["order"] or None,
+        "regressions": LISTED,
     }
     known = {*inspect.signature(function).parameters} - {"old", "new"}
     known |= {"equivalent", "level", "pool"} if what == "folder" else set()

@@ -36,7 +36,6 @@ from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Curve, GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.verdict import gate_sentence, sentences
 
-_LISTED, _REGRESSIONS = 50, 2000  # regressions on the page, unfolded and in all
 _OF_STEP = 20  # regressions of each of several updates
 _MANY, _SHORT = 8, 10  # most versions, and characters of a name, as headings
 FEW = 10  # examples of a bin below which its mark is hollow
@@ -287,12 +286,8 @@ def _regressions(result: CompareResult) -> list[Block]:
         f"Examples that were right before and are wrong {when}, worst first; "
         f"{count_text(total)} in all."
     )
-    first, others = (
-        tables.regressions_table(result, result.regressions[part])
-        for part in (slice(_LISTED), slice(_LISTED, _REGRESSIONS))
-    )
-    more = Fold(f"{count_text(len(others.rows))} more", [others])
-    return [Text(said, "soft"), first, *([more] if others.rows else [])]
+    table = tables.regressions_table(result, result.regressions)
+    return [Text(said, "soft"), *tables.folded(table)]
 
 
 def terms(measured: Sequence[Measured]) -> list[Term]:

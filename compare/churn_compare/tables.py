@@ -35,6 +35,7 @@ from churn_compare.result import (
 )
 
 _WIDE = 100  # least width of a terminal that shows the formulas
+_LISTED, LISTED = 50, 2000  # regressions and changes on the page, unfolded and in all
 _BRIEF = 10  # regressions and changes below full detail
 _WORDS = 40  # words of a text in a table
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
@@ -152,7 +153,18 @@ def change_blocks(measure: MeasureFindings) -> list[Block]:
         row += [_short(change.target)] if goal else []
         row += [] if measure.decided else [f"{change.fall:.4g}"]
         rows.append(row)
-    return [Text(said, "soft"), Table(heads, rows, kind="compare", brief=_BRIEF)]
+    table = Table(heads, rows, kind="compare", brief=_BRIEF)
+    return [Text(said, "soft"), *folded(table)]
+
+
+def folded(table: Table) -> list[Block]:
+    """The first rows of a list, and the others folded."""
+    first, others = (
+        dataclasses.replace(table, rows=table.rows[part])
+        for part in (slice(_LISTED), slice(_LISTED, LISTED))
+    )
+    more = Fold(f"{count_text(len(others.rows))} more", [others])
+    return [first, *([more] if others.rows else [])]
 
 
 def _short(text: str) -> str:

@@ -111,6 +111,10 @@ def test_hundreds_of_classes_are_listed_in_a_small_page(rng):
     openly = text[text.index("<h2>Classes") : text.index("<summary>270 more")]
     assert openly.count("<tr>") == 1 + 30
     assert "450 more" in text
+    listed = dataclasses.replace(listed, id="x", label="a")
+    some = {"regressions": (listed,) * 3000, "regressions_total": 3000}
+    text = html_page(dataclasses.replace(result, **some).document())
+    assert "3,000 in all" in text and "1,950 more" in text
 
 
 def test_the_groups_that_changed_most_surely_come_first():

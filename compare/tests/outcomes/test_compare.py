@@ -12,7 +12,7 @@ from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import Gate, GateError, gates_by_name
 from churn_compare.outcomes import noise_floor, read_outcomes
-from tests.cases import fails, harness, jsonl
+from tests.cases import csv_file, fails, harness, jsonl
 
 FLIPS = "negative_flip_rate"
 
@@ -472,6 +472,22 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     assert "at least two runs" in capsys.readouterr().err
     assert main(["--noise", *map(str, paths), "--by", "x"]) == 2
     assert "--by is for OLD and NEW, not for --noise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["prediction", "correct"])
+def test_the_command_lists_more_regressions_than_a_call(tmp_path, kind):
+    sides = [
+        csv_file(tmp_path / name, id=range(70), label=[1] * 70, **{kind: [right] * 70})
+        for name, right in (("old.csv", 1), ("new.csv", 0))
+    ]
+    files = {ending: tmp_path / f"a.{ending}" for ending in ("json", "html")}
+    words = [f"--{name}={path}" for name, path in files.items()]
+    assert main([*sides, *words, "--confirm", "below-chance"]) == 0
+    found = json.loads(files["json"].read_text())
+    of_kind = found if kind == "prediction" else found["measures"][0]
+    listed = "regressions" if kind == "prediction" else "changes"
+    assert len(of_kind[listed]) == 70
+    assert "<summary>20 more<" in files["html"].read_text()
 
 
 def test_runs_within_a_tolerance_of_the_first_may_differ_from_each_other():
