@@ -104,6 +104,8 @@ class Gate:
             hint = _hint(self.quantity, known)
             raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
         limit = f"the limit of {self.quantity}"
+        if isinstance(self.limit, np.integer | np.floating):
+            object.__setattr__(self, "limit", float(str(self.limit)))  # 0.05 of float32
         if isinstance(self.limit, bool) or not isinstance(self.limit, int | float):
             raise GateError(f"{limit} must be a number")
         if not math.isfinite(self.limit):
@@ -259,6 +261,8 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
             f"{what} {value:g} may mean {value:g} % or {value:g}00 %; write "
             f"{value:g}% or {value:g}00%"
         )
+    if percent and quantity and not of_share:
+        raise GateError(f"{what} is not a share; write it as a number, without %")
     if math.isfinite(value):
         return value / 100 if percent else value
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
@@ -325,10 +329,13 @@ _SETTINGS: dict[str, Sequence] = {"on": ON, "min-examples": range(1, 2**63)}
 _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per class
 
 
-def as_gates(given: Gating) -> tuple[Gate, ...]:
-    """Gates from the path of a file, a mapping of limits or a sequence of gates."""
+def as_gates(given: Gating, more: bool = False) -> tuple[Gate, ...]:
+    """Gates from the path of a file, a mapping of limits or a sequence of gates.
+
+    If there are `more`, the file may have waivers only.
+    """
     if isinstance(given, str | os.PathLike):
-        return read_gates(given)
+        return () if more and _only_waives(given) else read_gates(given)
     if isinstance(given, Mapping):
         return gates_by_name(given)
     for gate in (found := tuple(given)):
@@ -389,6 +396,10 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     if not gates:
         raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
     return gates
+
+
+def _only_waives(path: str | os.PathLike) -> bool:
+    return [*read_toml(Path(path))] == [_WAIVE]
 
 
 def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:

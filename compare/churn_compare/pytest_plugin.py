@@ -21,7 +21,7 @@ def model_update(request: pytest.FixtureRequest) -> Callable[..., Any]:
         try:
             result = assert_compatible(*sides, **options)
         except AssertionError as error:
-            result = vars(error)["result"]
+            result = vars(error).get("result")
             raise
         finally:
             # As `record_property`, which warns about pytest's default format.

@@ -75,6 +75,8 @@ def assert_compatible(
     """
     # pytest leaves this frame out of its report, which then shows the user's line.
     __tracebackhide__ = True
+    if inconclusive not in ("fail", "pass"):
+        raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
     known, limits = inspect.signature(compare).parameters, {}
     for name in [name for name in options if name not in known]:
         if not name.startswith(("max_", "min_")):
@@ -84,7 +86,9 @@ def assert_compatible(
     given = {"on": on, "min_examples": min_examples}
     chosen = {name: value for name, value in given.items() if value is not None}
     of_names = isinstance(gates, Mapping)
-    wanted = gates_by_name(gates, **chosen) if of_names else as_gates(gates)
+    wanted = (
+        gates_by_name(gates, **chosen) if of_names else as_gates(gates, bool(limits))
+    )
     if chosen and not limits and not of_names:
         names = " and ".join(chosen)
         raise GateError(
@@ -94,10 +98,8 @@ def assert_compatible(
     wanted = combined(wanted, gates_by_name(limits, **chosen), kept)
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
-    options["waivers"] = (*options.get("waivers", ()), *waivers_of(gates))
+    options["waivers"] = (*(options.get("waivers") or ()), *waivers_of(gates))
     result = compare(old, new, gates=wanted, **options)
-    if inconclusive not in ("fail", "pass"):
-        raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
     if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
         error = AssertionError(_message(result))
         vars(error)["result"] = result
@@ -112,7 +114,7 @@ def _message(result: CompareResult) -> str:
     total, worst = result.regressions_total, result.regressions[:_REGRESSIONS]
     if total:
         were, are = ("example was", "is") if total == 1 else ("examples were", "are")
-        pairs = result.old.runs * result.new.runs
+        pairs = result.run_pairs
         where = "" if pairs == 1 else f" in some of the {pairs} pairs of runs"
         which = f"; the worst {len(worst)}" if 0 < len(worst) < total else ""
         text = f"{count_text(total)} {were} right and {are} wrong now"
@@ -120,5 +122,8 @@ def _message(result: CompareResult) -> str:
     for found in worst:
         sure = share_text(found.new_confidence)
         sure = "" if sure == NOTHING else f" with confidence {sure}"
-        lines.append(f"  {found.id}: label {found.label}, now {found.new}{sure}")
+        often = (
+            f", in {share_text(found.share)} of them" if result.run_pairs > 1 else ""
+        )
+        lines.append(f"  {found.id}: label {found.label}, now {found.new}{sure}{often}")
     return "\n".join(lines)

@@ -209,6 +209,12 @@ def test_a_gate_that_makes_no_sense_is_refused(fields, message):
     fails(re.escape(message), Gate, **given, of=GateError)
 
 
+def test_a_limit_is_a_number_of_any_type():
+    for limit in (np.float32(0.05), np.float64(0.05), 0.05):
+        assert Gate("churn", limit).text == "churn at most 5 %"
+    assert Gate("churn", np.int64(0)) == Gate("churn", 0)
+
+
 def pair(labels=(0, 1, 1, 0), values=np.zeros((1, 4, 3)), **fields):
     return pair_of(values, values, labels, **fields)[0]
 
