@@ -265,12 +265,17 @@ _REFUSED = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `churn-compare` and returns its exit code."""
     words, verbose = words_of(argv, PROGRAM)
-    if words == ["--version"]:
-        from churn_compare import __version__
+    version = words == ["--version"]
+    return run(
+        _version if version else lambda: compare(words, PROGRAM), PROGRAM, verbose
+    )
 
-        print(__version__)
-        return 0
-    return run(lambda: compare(words, PROGRAM), PROGRAM, verbose)
+
+def _version() -> int:
+    from churn_compare import __version__
+
+    print(__version__)
+    return 0
 
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
@@ -287,7 +292,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     for field, value in vars(arguments).items():
         given |= vars(value) if dataclasses.is_dataclass(value) else {field: value}
     if not all(given[word.strip("-").lower()] for word in needed):
-        raise ValueError(f"{program} needs {', '.join(needed)}")
+        raise ValueError(f"{program} needs {', '.join(needed)}{_taken(given)}")
     if given.get("demo"):
         if given["old"] is not None:
             raise ValueError("--demo brings its own files; leave OLD and NEW out")
@@ -409,7 +414,8 @@ def _gates(given: Mapping[str, Any]) -> dict[str, Any]:
         if name.startswith(_LIMITED)
     }
     file = given["gates"] or ()
-    wanted = gates.combined(gates.as_gates(file), gates.gates_by_name(limits))
+    over = gates.gates_by_name(limits)
+    wanted = gates.combined(gates.as_gates(file, bool(over)), over)
     return {"gates": wanted, "waivers": gates.waivers_of(file)}
 
 
@@ -491,10 +497,13 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
                 "--noise is about runs of one version: no NEW and no limits"
             )
     elif old is None:
-        raise ValueError(f"OLD and NEW are missing ({program} -h lists the options)")
+        raise ValueError(
+            f"OLD and NEW are missing ({program} -h lists the options){_taken(given)}"
+        )
     elif new is None and not old.is_dir():
         raise ValueError(
             f"{old}: NEW is missing; name two versions, or a folder of them"
+            f"{_taken(given)}"
         )
     elif given["score_column"] and new is not None:
         what = "outcomes"
@@ -527,6 +536,14 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
     known |= {"equivalent", "level", "pool"} if what == "folder" else set()
     sides = given["noise"] or [side for side in (old, new) if side is not None]
     return function(*sides, **{n: settings[n] for n in known & settings.keys()})
+
+
+def _taken(given: Mapping[str, Any]) -> str:
+    """A hint if files were taken for values of an option."""
+    several = (value for value in given.values() if isinstance(value, tuple))
+    if not any(os.path.exists(name) for names in several for name in names):
+        return ""
+    return "; write OLD and NEW before options of several names, such as --by"
 
 
 def _grades(given: Sequence[str]) -> dict[str, float]:

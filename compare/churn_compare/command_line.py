@@ -1,5 +1,6 @@
 """Exit codes of commands, and one sentence for an error."""
 
+import codecs
 import errno
 import io
 import logging
@@ -8,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from churn_compare.escaping import printable
 
@@ -15,6 +17,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Longest message of an error of another library; --verbose shows all of it.
 _LONGEST = 300
+
+
+# Written where a terminal lacks a character; "?" for all others.
+_INSTEAD = {"→": "->", "✓": "+", "✗": "-"}
+_PLAIN = "churn_compare.plain"
+
+
+def _plain(error: Any) -> tuple[str, int]:
+    text = error.object[error.start : error.end]
+    return "".join(_INSTEAD.get(letter, "?") for letter in text), error.end
+
+
+codecs.register_error(_PLAIN, _plain)
 
 
 def name_of_signal(number: int) -> str:
@@ -65,7 +80,7 @@ def words_of(argv: Sequence[str] | None, program: str) -> tuple[list[str], bool]
             if (stream := getattr(sys, name)) is None:
                 setattr(sys, name, open(os.devnull, "w"))
             elif isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")
+                stream.reconfigure(errors=_PLAIN)
         # The current folder is last in the path: its modules do not hide others.
         sys.path.append("")
         argv = sys.argv[1:]

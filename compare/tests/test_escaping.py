@@ -1,6 +1,10 @@
 """Names from files reach a terminal, a CI log, Markdown and HTML without effect."""
 
+import errno
+import types
+
 from churn_compare.cli import main
+from churn_compare.command_line import _PLAIN
 from churn_compare.escaping import markdown_text, printable
 from tests.cases import csv_file
 
@@ -27,6 +31,17 @@ def test_names_cannot_steer_a_terminal_or_a_workflow():
         for said in (printable(name), markdown_text(name)):
             commands = ("::", "##[", "##vso[", "##teamcity[")
             assert not any(part in said for part in commands), name
+
+
+def test_what_cannot_be_printed_is_one_sentence(capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", types.SimpleNamespace(write=full))
+        assert main(["--version"]) == 2
+    assert "no space left on the disk" in capsys.readouterr().err
+    assert "a → b ✓ ✗ \u2500 é".encode("cp1252", _PLAIN) == b"a -> b + - ? \xe9"
 
 
 def test_every_output_of_compare_is_clean(tmp_path, capsys):

@@ -209,6 +209,9 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
     ("words", "message"),
     [
         ("", "OLD and NEW are missing (churn-jax compare -h lists the options)"),
+        (f"--by region {SIDES}", "; write OLD and NEW before options of several names"),
+        ("old.npy --order new.npy", "; write OLD and NEW before options of several"),
+        (f"size --confirm {SIDES}", "; write OLD and NEW before options of several"),
         ("old.npy", "NEW is missing; name two versions, or a folder of them"),
         ("gone.npy new.npy", "gone.npy: there is no such file"),
         ("old.npy short.npy", "20"),
