@@ -207,6 +207,8 @@ def compare_pair(
     )
     check_gates(gates, pair)  # before the long pass
     margin = margin_of(equivalent, gates, pair)
+    if margin is not None and level <= 0.5:
+        raise ValueError(f"equivalence needs a level above 0.5; got {level}")
     if pool is not None and pool not in pair.slices:
         hint = closest(pool, pair.slices) or "it must be a column of the slices"
         raise PredictionsError(f"there is no column {pool!r} to pool; {hint}")
@@ -430,7 +432,9 @@ def compare_outcomes(
         )
     if equivalent is not None:
         of_shares = any(of.decided for of in numbers)
-        equivalent = limit_of(equivalent, EQUIVALENT, EQUIVALENT if of_shares else "")
+        equivalent = limit_of(
+            equivalent, EQUIVALENT, EQUIVALENT if of_shares else "score_change"
+        )
         if equivalent <= 0:
             raise ValueError("the margin of equivalence must be above 0")
     useless = ()

@@ -68,7 +68,9 @@ def judge_measures(
                 text = f"{gate.text} of {measure.name}"
                 where = f"{measure.name} {outcome.where}".strip()
                 line = outcome.line.replace(gate.text, text, 1)
-                outcome = dataclasses.replace(outcome, where=where, line=line)
+                outcome = dataclasses.replace(
+                    outcome, gate=text, where=where, line=line
+                )
             outcomes.append(outcome)
     return tuple(outcomes)
 
@@ -99,8 +101,10 @@ def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:
             f"the gate {gate.text!r} does not stop a worse score: {better} is better "
             f"in {other[0].name}; write {bound}-{of_score.replace('_', '-')}{instead}"
         )
-    there = dict.fromkeys(name for m in measures for name in m.quantities)
-    what = "slices here" if gate.grouping else f"number here, only {', '.join(there)}"
+    slices = [of for m in measures for of in m.groups if _covers(gate, of)]
+    each = slices if gate.grouping else measures
+    there = dict.fromkeys(name for of in each for name in of.quantities)
+    what = f"number here, only {', '.join(there)}" if there else "slices here"
     return f"the gate {gate.text!r} cannot be judged: no such {what}"
 
 

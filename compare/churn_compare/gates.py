@@ -399,7 +399,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
 
 
 def _only_waives(path: str | os.PathLike) -> bool:
-    return [*read_toml(Path(path))] == [_WAIVE]
+    return [*read_toml(Path(path))] == [WAIVE]
 
 
 def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:

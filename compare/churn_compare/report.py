@@ -54,7 +54,7 @@ def document(result: Display, command: str = "") -> Document:
         }
     else:
         assert isinstance(result, OutcomesResult)
-        facts = {"Old": result.old, "New": result.new}
+        facts = {"Old" if result.new else "Runs": result.old, "New": result.new}
     measured, said, parts = result.each(), [], []
     for name, of in measured.items():
         name = name if len(measured) > 1 else ""
@@ -221,6 +221,7 @@ def _flow(result: CompareResult) -> list[Block]:
         return [Text("No prediction changes.")]
     changed = result["churn"].value * result.examples
     said = f"{tables.mean_count(changed)} examples change their class"
+    said = "1 example changes its class" if said.startswith("1 ") else said
     said += f", mean over {runs} pairs of runs" if runs > 1 else ""
     said += ", from the class in the row to the class in the column"
     if result.labelled:

@@ -246,9 +246,16 @@ class SizeResult(Display):
             )
         return said
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; a size neither passes nor fails."""
+        found = super().to_dict()
+        del found["passed"], found["state"]
+        return found
+
     def _runs(self, of: Option, runs: str = "runs") -> str:
         if self.paired:
             return f"{of.old} pairs of runs"
+        runs = "run" if of.old == of.new == 1 else runs
         return f"{of.old} old and {of.new} new {runs}"
 
     def _beyond(self, option: Option) -> str:

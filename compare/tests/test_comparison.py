@@ -108,6 +108,10 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
     ("setting", "message"),
     [
         ({"level": 1.0}, "level must lie between 0 and 1"),
+        (
+            {"level": 0.5, "equivalent": "1%", "labels": [0, 1]},
+            "level above 0.5; got 0.5",
+        ),
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"regressions": -1}, "regressions must be at least 0; got -1"),

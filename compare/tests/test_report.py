@@ -115,6 +115,8 @@ def test_hundreds_of_classes_are_listed_in_a_small_page(rng):
     some = {"regressions": (listed,) * 3000, "regressions_total": 3000}
     text = html_page(dataclasses.replace(result, **some).document())
     assert "3,000 in all" in text and "1,950 more" in text
+    one = compare_pair(pair_of([[0, 1, 1]], [[0, 1, 0]], [0, 1, 1])[0], resamples=100)
+    assert "1 example changes its class, from" in plain_text(one.terminal(full=True))
 
 
 def test_the_groups_that_changed_most_surely_come_first():
@@ -276,6 +278,7 @@ def test_markdown_has_gates_then_sentences_then_every_number(labelled):
         (r"a\|b", r"a\\\|b"),
         ("1. first", r"1\. first"),
         ("# head", r"\# head"),
+        ("## head", r"\## head"),
         ("- item", r"\- item"),
         ("-0.5 to 1", "-0.5 to 1"),
         ("a@b", "a@\u200bb"),

@@ -1,6 +1,7 @@
 """How many examples and runs decide: parts of a variance, power as promised."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -134,5 +135,9 @@ def test_what_is_refused(rng, tmp_path):
         path = tmp_path / f"{name}.csv"
         words.append(csv_file(path, id=range(500), prediction=side, label=labels))
     page = tmp_path / "size.html"
-    assert main([*words, "--max-nfr", "8%", "--html", str(page)]) == 0
+    record = tmp_path / "size.json"
+    written = ["--html", str(page), "--json", str(record)]
+    assert main([*words, "--max-nfr", "8%", *written]) == 0
     assert "Where the variance comes from" in page.read_text()
+    assert "1 old and 1 new run decide" in page.read_text()
+    assert not {"passed", "state"} & json.loads(record.read_text()).keys()

@@ -1,6 +1,7 @@
 """Outcomes from files to a verdict, by the command and in Python."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -261,6 +262,16 @@ def test_a_gate_on_slices_names_the_worst():
     ):
         gates = [Gate(FLIPS, 0.5, grouping="task", **more)]
         fails(says, compare_outcomes, old, new, by=by, gates=gates, of=GateError)
+    both = [
+        side | {"f1": side["correct"], "em": side["correct"]} for side in (old, new)
+    ]
+    options = {"by": ["task"], "gates": {"max_slice_share_worse": "100%"}}
+    found = compare_outcomes(*both, score_columns=["f1", "em"], **options)
+    what = "share worse at most 100 % in each slice of"
+    assert [gate.gate for gate in found.gates] == [f"{what} f1", f"{what} em"]
+    said = "such number here, only churn, accuracy_old"
+    options = {"by": ["task"], "gates": {"max_slice_error_change": 1.0}}
+    fails(said, compare_outcomes, old, new, **options, of=GateError)
 
 
 ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
@@ -302,6 +313,8 @@ def test_options_of_the_other_kind_are_refused(tmp_path, capsys):
         ([classes, classes, "--tolerance", "1"], "--tolerance is for outcomes"),
         ([old, old, "--max-share-worse", "0.5"], "such number here, only accuracy_o"),
         ([old, old, "--equivalent", "1"], "equivalent 1 may mean 1 % or 100 %"),
+        ([old, old, "--max-share-worse", "1", "--full"], "may mean 1 % or 100 %"),
+        ([old, old, "--min-score-change", "-2%"], "is not a share; write it as a numb"),
         ([old, old, "--equivalent", "0"], "the margin of equivalence must be above 0"),
     ):
         assert main([*map(str, words), "--confirm", "same-file"]) == 2
@@ -464,6 +477,8 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     page = tmp_path / "noise.html"
     words = ["--noise", *map(str, paths), "--html", str(page)]
     assert main(words) == 0 and "<h2>The runs</h2>" in page.read_text()
+    names = re.findall(r"<t[hd][^>]*>(Old|Runs)<", page.read_text())
+    assert names == ["Runs"]
     said = " ".join(capsys.readouterr().out.split())
     ends = [f"{100 * end:.2f}" for end in (min(found.of_runs), max(found.of_runs))]
     assert f"from {ends[0]} to {ends[1]} % over runs (standard deviation" in said
