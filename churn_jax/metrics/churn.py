@@ -146,7 +146,10 @@ def _max_normalized(logits: Logits, alpha) -> Logits:
 def _surrogate(logits_a, logits_b, alpha):
     check_logits(logits_a=logits_a, logits_b=logits_b)
     scores_a, scores_b = (_max_normalized(z, alpha) for z in (logits_a, logits_b))
-    return 0.5 * jnp.sum(jnp.abs(scores_a - scores_b), axis=-1)
+    # As in `divergences.l1`: no derivative where the scores are equal.
+    difference = scores_a - scores_b
+    distance = jnp.where(difference == 0.0, 0.0, jnp.abs(difference))
+    return 0.5 * jnp.sum(distance, axis=-1)
 
 
 def surrogate_churn(
@@ -388,7 +391,8 @@ def rashomon_capacity(logits: Logits) -> PerExample:
     """
     check_logits(logits=logits)
     check_members(logits, name="logits", axes="[R, C]")
-    return _capacity(log_probs(logits))
+    # Finite, so that a class that all models rule out has the gradient 0.
+    return _capacity(jnp.maximum(log_probs(logits), -1e30))
 
 
 @jax.jit  # for the same reason

@@ -48,9 +48,11 @@ def log_mean_probs(log_p):
     """`log Pbar [1, ...]`; exactly `log_p` where the models are equal."""
     # In log space, so that it is right for probabilities that underflow float32.
     top = jax.lax.stop_gradient(jnp.max(log_p, axis=0, keepdims=True))
-    top = jnp.where(top > -jnp.inf, top, 0.0)
+    possible = top != -jnp.inf  # else no gradient either; nan stays and is seen
+    top = jnp.where(possible, top, 0.0)
     below = jnp.mean(jnp.expm1(log_p - top), axis=0, keepdims=True)
-    return top + jnp.log1p(below)  # -inf where every model says 0
+    below = jnp.where(possible, below, 0.0)
+    return jnp.where(possible, top + jnp.log1p(below), -jnp.inf)
 
 
 def _spread(logits):

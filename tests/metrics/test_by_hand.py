@@ -233,6 +233,12 @@ def test_labels_and_scores_that_no_temperature_fits():
     assert np.isnan(found).all()  # the last label is an excluded class
 
 
+def test_a_class_that_all_models_rule_out_has_no_gradient():
+    capacity = jax.grad(lambda z: metrics.rashomon_capacity(z).sum())
+    ruled_out = np.float32([[[1.0, 0.0, -INF]], [[0.0, 1.0, -INF]]])
+    assert np.isfinite(capacity(ruled_out)).all()
+
+
 @pytest.mark.parametrize("row", range(len(ROWS)), ids=[row.id for row in ROWS])
 def test_by_hand(row):
     rtol = ROWS[row].values[3]

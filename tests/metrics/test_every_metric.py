@@ -383,6 +383,7 @@ def gradients():
         for factor in (0.0, 1e4, 1e30)
     }
     extremes["equal models"] = equals
+    extremes["classes ruled out"] = each(_with_classes_ruled_out, drawn, DIFFERENTIABLE)
     found = {name: program(logits) for name, logits in extremes.items()}
     return jax.device_get((program(drawn), found))
 
@@ -406,6 +407,7 @@ def test_gradient_is_that_of_the_reference_and_always_finite(case):
     for where, found in extremes.items():
         for g in jax.tree.leaves(found[case.name]):
             assert np.isfinite(g).all(), where
+            assert not (case.distance and where == "equal models" and np.any(g))
 
 
 @every
