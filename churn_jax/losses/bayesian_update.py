@@ -107,7 +107,8 @@ def bayesian_posterior(
     right class, models are taken to err independently.
 
     Args:
-        predictions: `[T, ...]` class ids, one row per model.
+        predictions: `[T, ...]` class ids, one row per model. That they are from 0 to
+            `C - 1` is not checked.
         confusions: `[T, C, C]` shares; rows by label, columns by prediction.
         prior: `[C]` shares of the classes; None for uniform.
 
@@ -156,8 +157,7 @@ def bayesian_update_targets(
     * `cr` (cost ratio): where `a != u` and `b_t(a) / b_t(u) > cost_ratio`.
 
     Args:
-        predictions: `[T, ...]` class ids, oldest model first.
-        confusions, prior: as in `bayesian_posterior`.
+        predictions, confusions, prior: oldest model first, as in `bayesian_posterior`.
         rule: `mb`, `mbme` or `cr`.
         cost_ratio: how much likelier a new class must be, for `cr`; may be traced
             (public code: 2.5).
@@ -184,7 +184,7 @@ def bayesian_update_targets(
         public code differs in three points: it takes the posterior's arg max for the
         first model too, its `mbme` forgets a vote that was not accepted, and its `cr`
         compares with the arg max of the previous belief and not with the prediction in
-        use. With two models that are mostly right all agree except for ties.
+        use. For two models that are mostly right the results differ at ties only.
 
     References:
         [bayesian-update] Update rules -- Traeuble et al., Backward-Compatible

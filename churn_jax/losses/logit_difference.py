@@ -112,7 +112,7 @@ def released_logit_difference(
     Args:
         student_logits: s, `[..., C]`, floating point.
         teacher_logits: t, `[..., C]`.
-        labels: `[...]`, integers from 0 to `C - 1`.
+        labels: `[...]`, integers as in `cross_entropy`.
         margin: size of a difference that costs nothing; may be traced (the code's
             README: 0.5 for one teacher, 0 or 0.2 for an ensemble).
 
@@ -146,9 +146,11 @@ def released_logit_difference(
     student = jnp.asarray(student_logits).astype(jnp.float32)
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
     known = known_classes(teacher)
-    counted = known & ~is_label(labels, teacher.shape[-1])
+    mine = is_label(labels, teacher.shape[-1])
+    counted = known & ~mine
     size = jnp.abs(jnp.where(counted, student - teacher, 0.0))
     excess = jnp.maximum(size - jnp.asarray(margin, jnp.float32), 1e-7)
     total = jnp.sum(jnp.where(counted, jnp.square(excess), 0.0), axis=-1)
     count = jnp.sum(known, axis=-1, dtype=jnp.float32)
-    return total / jnp.maximum(count, 1.0)
+    mean = total / jnp.maximum(count, 1.0)
+    return jnp.where(jnp.any(mine, axis=-1), mean, jnp.nan)  # a label of no class

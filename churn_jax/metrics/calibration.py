@@ -14,13 +14,18 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import brier_score, is_correct, negative_log_likelihood
+from churn_jax.metrics.scoring import (
+    brier_score,
+    is_correct,
+    nan_at_unknown_labels,
+    negative_log_likelihood,
+)
 from churn_jax.metrics.state import AdditiveState, LongSum, ratio, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
 
 
 def bin_of(shares: PerExample, num_bins: int) -> Array:
-    """The place of equal bins of [0, 1], open left, closed right, `[...]` int32."""
+    """Index among equal bins of [0, 1], open left, closed right, `[...]` int32."""
     # Compared with the edges: ceil(share * num_bins) would round 3/15 up. A nan falls
     # into the first bin, where it is seen.
     edges = jnp.asarray(np.arange(1, num_bins) / num_bins, jnp.float32)
@@ -59,6 +64,7 @@ class ECEState(AdditiveState):
         """Adds a batch; arguments as in `expected_calibration_error`."""
         right = is_correct(logits, labels)[..., None]
         confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1))
+        confidence = nan_at_unknown_labels(confidence, labels, logits)
         num_bins = self.examples.shape[-1]
         inside = in_bins(bin_of(confidence, num_bins), num_bins)
         confidence = jnp.where(inside, confidence[..., None], 0.0)
@@ -80,7 +86,7 @@ def expected_calibration_error(
 
     Args:
         logits: `[..., C]`.
-        labels: `[...]` class ids.
+        labels: `[...]` class ids; a valid example with another id gives nan.
         num_bins: M, static. The papers do not state theirs; 15 is usual.
         mask: `[...]` valid examples.
 

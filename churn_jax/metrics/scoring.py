@@ -31,7 +31,7 @@ def predicted(logits: Logits):
 
 def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
     """`values` where the label is one of the C classes, nan elsewhere."""
-    labels = labels.astype(jnp.int32)  # a narrow type cannot hold C
+    labels = jnp.asarray(labels).astype(jnp.int32)  # a narrow type cannot hold C
     known = (labels >= 0) & (labels < logits.shape[-1])
     return jnp.where(known, values, jnp.nan)
 

@@ -193,6 +193,7 @@ ROWS = [
     ),
     # The floor stays where nothing differs.
     of("released_logit_difference", SAME, 0.75e-14, rtol=1e-5, margin=1.0),
+    of("released_logit_difference", SAME | {"labels": np.array(4)}, np.nan),
     of(
         "focal_weights",
         {"old_logits": OLD_LOGITS, "labels": OLD_RIGHT},

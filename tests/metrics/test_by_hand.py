@@ -180,6 +180,8 @@ ROWS = [
         num_bins=4,
     ),
     of("expected_calibration_error", labelled([[100.0, 0.0]] * 3, 0, 0, 0), 0.0),
+    of("expected_calibration_error", labelled([[100.0, 0.0]] * 2, 0, 2), NAN),
+    of("expected_calibration_error", labelled([[100.0, 0.0]] * 2, -1, 0), NAN),
     of("expected_calibration_error", labelled([[100.0, 0.0]] * 3, 1, 1, 1), 1.0),
     of(  # the gap of the means
         "expected_calibration_error",
