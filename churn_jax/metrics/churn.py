@@ -30,7 +30,7 @@ from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
 def _changed(logits_a: Any, logits_b: Any):
-    """`argmax_j a_j != argmax_j b_j`, or of predicted classes `[...]` or a list."""
+    """True where predicted classes differ; of logits, classes `[...]` or lists."""
     arrays = {"logits_a": _as_array(logits_a), "logits_b": _as_array(logits_b)}
     if all(map(_is_floating, arrays.values())):
         check_same_shape(**arrays)
@@ -60,7 +60,7 @@ def _is_floating(x: Any) -> bool:
 
 
 def _is_one_hot(x: Any) -> bool:
-    if isinstance(x, jax.core.Tracer) or x.dtype.kind not in "iu" or x.ndim < 2:
+    if isinstance(x, jax.core.Tracer) or x.dtype.kind not in "biu" or x.ndim < 2:
         return False
     ones = np.asarray(x) == 1
     rows = x.shape[-1] > 1 and x.size > 0 and np.all(np.sum(ones, axis=-1) == 1)
@@ -114,12 +114,14 @@ def churn(
     Raises:
         ValueError: the logits or the classes differ in shape, or the mask from the
             examples; floating point has no axis of examples (outside of `jit` and
-            `vmap`), both sides are one-hot integers.
+            `vmap`), both sides are one-hot integers or bools.
         TypeError: names of classes are compared with their numbers.
 
     Notes:
-        A tie is resolved as `jnp.argmax` does, in favour of the lower class id.
-        Names of classes are compared by NumPy, so not under `jit`.
+        A tie is resolved as `jnp.argmax` does, in favour of the lower class id. That
+        also decides the class of NaN logits, which are not reported. Float64 logits are
+        rounded to float32 first. Names of classes are compared by NumPy, so not under
+        `jit`.
 
     Example:
         >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
@@ -369,8 +371,8 @@ def rashomon_capacity(logits: Logits) -> PerExample:
         logits: `[R, ..., C]` of at least two models of like accuracy.
 
     Returns:
-        `[...]` float32 in [1, min(R, C)], from below: after 300 updates of Blahut's and
-        Arimoto's algorithm at most about 1 % too small.
+        `[...]` float32 in [1, min(R, C)], a lower bound: after 300 Blahut-Arimoto
+        updates at most about 1 % too small.
 
     Raises:
         ValueError: there are fewer than two models or two classes.
@@ -395,7 +397,7 @@ def rashomon_capacity(logits: Logits) -> PerExample:
     return _capacity(jnp.maximum(log_probs(logits), -1e30))
 
 
-@jax.jit  # for the same reason
+@jax.jit  # or its loop is compiled again in every call
 def _capacity(log_f):
     """`rashomon_capacity` of log probabilities `[R, ..., C]`."""
 

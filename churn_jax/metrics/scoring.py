@@ -52,6 +52,9 @@ def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
     Raises:
         ValueError: labels or mask are not shaped like the examples.
 
+    Notes:
+        Ties, NaN and float64 as in `churn`.
+
     Example:
         >>> float(accuracy(jnp.array([[2.0, 0.0], [0.0, 1.0]]), jnp.array([0, 0])))
         0.5

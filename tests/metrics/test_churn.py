@@ -62,6 +62,7 @@ test_what_may_be_logits_or_classes_is_refused = refusals(
     (A, [0, 1, 2], r"same shape; got \(2,\) and \(3,\)"),
     (A, A[:, :2], r"logits_a and logits_b must have the same shape; got \(2, 3\)"),
     (ONE_HOT, ONE_HOT[::-1], r"one-hot rows of shape \(3, 3\). Pass their argm"),
+    (ONE_HOT > 0, ONE_HOT > 0, r"rows of shape \(3, 3\). Pass their argmax"),
     (A, ["cat", "owl"], "both have the numbers of classes or both their names"),
     ([None, "owl"], ["cat", "owl"], "classes as integers or names; got object"),
     call=metrics.churn,
