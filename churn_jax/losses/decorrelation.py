@@ -5,8 +5,9 @@ summed. Under `jit` with sharded arrays nothing is needed; in `shard_map`, `pmap
 `vmap(axis_name=)` the moments are added over `axis_name`. The mean of per-device
 penalties would be a different number.
 
-They grow with the fourth power of the outputs. Outputs of 1e10 and more give `inf`,
-from about 1e19 on (where a square overflows) `inf` or `nan`; both stop the replica.
+The penalties grow with the fourth power of the outputs. Outputs of 1e10 and more give
+`inf`, from about 1e19 on (where a square overflows) `inf` or `nan`; a study stops the
+replica at either.
 """
 
 import jax.numpy as jnp

@@ -1,8 +1,7 @@
 """Anti-distillation by differences of the members' outputs on each example.
 
 One float32 scalar over the *global* batch, with masks and `axis_name` as in
-`decorrelation.py`. Being means over examples they do not couple them; the reciprocal
-form does.
+`decorrelation.py`. Means over examples do not couple the examples; the reciprocal does.
 """
 
 import math
@@ -157,8 +156,8 @@ def cross_entropy_difference_penalty(
     Notes:
         The paper names cross-entropy and gives no formula; this is ours, with gradients
         into both members. `H(p, q) = KL(p || q) + H(p)`, so it also rewards
-        uncertain members. Where it is -inf (a member excludes a class
-        that another allows) the replica stops.
+        uncertain members. Where it is -inf (a member excludes a class that another
+        allows) a study stops the replica.
 
     References:
         [anti-distillation] Sec. 4
@@ -175,6 +174,7 @@ def cross_entropy_difference_penalty(
         cross_entropy_between(target_logits=a, logits=b)
         + cross_entropy_between(target_logits=b, logits=a)
     )
-    per_example = jnp.sum(entropy.reshape(*entropy.shape[:2], -1), axis=(0, 2))
+    flat = (*entropy.shape[:2], math.prod(entropy.shape[2:]))
+    per_example = jnp.sum(entropy.reshape(flat), axis=(0, 2))
     total = jnp.sum(jnp.where(examples.valid[0, :, 0], per_example, 0.0)) / a.shape[0]
     return -sum_over_devices(total, axis_name) / examples.count

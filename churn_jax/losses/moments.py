@@ -57,7 +57,8 @@ def gather_examples(
         )
     members, size = shape[:2]
     check_mask(mask, (size,))
-    values = jnp.asarray(outputs).astype(jnp.float32).reshape(members, size, -1)
+    classes = math.prod(shape[2:])  # not -1: there may be no example
+    values = jnp.asarray(outputs).astype(jnp.float32).reshape(members, size, classes)
     if mask is None:
         valid = jnp.ones((1, size, 1), jnp.bool_)
     else:

@@ -88,9 +88,10 @@ def test_padding_reaches_neither_value_nor_gradient(case):
         np.testing.assert_array_equal(again, value)
         np.testing.assert_array_equal(grad[:, ~UNEVEN], 0.0)
         np.testing.assert_array_equal(grad[:, UNEVEN], gradient[:, UNEVEN])
-    # A batch of nothing else has a value, and no gradient.
+    # A batch of nothing else has a value, and no gradient; that of no rows is the same.
     value, grad, *_ = evaluate(case, z, ~EVERY)
     assert np.isfinite(value) and not np.any(grad)
+    assert jax.jit(case.loss)(z[:, :0]) == value
 
 
 def network(weights, features):
