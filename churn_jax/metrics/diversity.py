@@ -1,4 +1,4 @@
-"""How an ensemble's members differ, among which examples, and what the mean gains.
+"""How an ensemble's members differ, on which examples, and what averaging gains.
 
 Members that share weights may turn out nearly identical although there are several:
 these are the numbers to look at first.
@@ -39,7 +39,7 @@ class DiversityByConfidence(NamedTuple):
     counts: Array
     bin_mean_kl: Array
     mean_kl: Scalar
-    quartiles: Array | None = None  # not of a stream
+    quartiles: Array | None = None  # None from a State
 
 
 def _kl_and_bin(member_logits, num_bins):
@@ -91,6 +91,8 @@ class DiversityByConfidenceState(AdditiveState):
 
 def _quartiles(kl, index, counts):
     """Per bin, from one sort by bin and then by value; nan for an empty bin."""
+    if not kl.size:
+        return jnp.full((len(_QUARTILES), len(counts)), jnp.nan, jnp.float32)
     kl, index = gathered(kl), gathered(index)
     _, values = jax.lax.sort((index, kl), num_keys=2)
     share = jnp.asarray(_QUARTILES, jnp.float32)[:, None]
@@ -170,8 +172,8 @@ class MemberDiversity(NamedTuple):
     ensemble_accuracy: Scalar
 
 
-def _of_examples(member_logits, labels) -> tuple[MemberDiversity, Array]:
-    """The terms per example; the share is of the variance that is returned too."""
+def _terms_per_example(member_logits, labels) -> tuple[MemberDiversity, Array]:
+    """Terms per example, and the variance that divides `variance_share`."""
     member_logits, labels = jnp.asarray(member_logits), jnp.asarray(labels)
     check_logits(member_logits=member_logits)
     check_members(member_logits, name="member_logits")
@@ -210,7 +212,7 @@ class MemberDiversityState(AdditiveState):
 
     def update(self, member_logits, labels, mask=None) -> Self:
         """Adds a batch `[M, B, C]` with labels `[B]`."""
-        terms, variance = _of_examples(member_logits, labels)
+        terms, variance = _terms_per_example(member_logits, labels)
         return self.plus(mask, jnp.stack([*terms, variance], axis=-1))
 
     def compute(self) -> MemberDiversity:
@@ -243,7 +245,7 @@ def member_diversity(
         * `variance_share`: of the variance of the class that a member picked at random
           would draw, the part that lies between members, `sum_n mean_m |P_nm -
           Pbar_n|^2 / sum_n (1 - |Pbar_n|^2)`, in [0, 1]: 0 where members are equal, 1
-          where each is certain and all that is unsure is which of them to ask;
+          where every member is certain and members predict different classes;
         * `mean_member_nll` and `ensemble_nll`: of one member on average, and of the
           mean of their probabilities, nats. The ensemble's is never the larger one;
           equal members make them equal;

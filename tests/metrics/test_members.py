@@ -44,6 +44,8 @@ def test_the_least_sure_member_says_which_bin():
     np.testing.assert_allclose(found.bin_mean_kl[1:], kl[[1, 0, 2]], rtol=1e-5)
     assert np.isnan(found.bin_mean_kl[0])
     assert np.isnan(found.quartiles[:, 0]).all()
+    nothing = plot_of(logits[:, :0], 4)
+    assert np.isnan(nothing.quartiles).all() and nothing.quartiles.shape == (5, 4)
 
 
 def test_quartiles_equal_those_of_numpy_whatever_the_padding_holds():
