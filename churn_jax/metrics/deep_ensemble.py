@@ -50,7 +50,7 @@ def deep_ensemble_equivalent(
 
     Notes:
         A measured curve need not fall everywhere. The minimum in the equation is taken
-        at its word: where the curve passes `nll` more than once, the first time counts.
+        literally: where the curve passes `nll` more than once, the first time counts.
         For a band, give the curve moved up and down by its deviation over runs. The
         gradient is that of the segment the model lands on; 0 at both ends.
 
@@ -126,10 +126,10 @@ def _ensemble_logits(log_p, chosen):
 def _temperatures(shape, validation_logits, validation_labels, mask):
     """The temperature of the ensemble of `chosen [M]`, as a function; 1 unfitted."""
     if validation_logits is None or validation_labels is None:
-        if validation_logits is not validation_labels:
+        if not (validation_logits is validation_labels is mask):
             raise ValueError(
                 "validation_logits and validation_labels are given together or not at "
-                "all; one of them is None"
+                "all, and validation_mask only with them"
             )
         return lambda chosen: jnp.float32(1.0)
     _check_members(validation_logits, "validation_logits")

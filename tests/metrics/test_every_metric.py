@@ -505,6 +505,7 @@ test_what_does_not_fit_is_refused = refusals(
     (lambda: equivalent(np.inf, 0.5), r"finite.*inf"),
     (lambda: curve(MODELS[0]), r"\[M, N, C\].*\(48, 5\)"),
     (lambda: curve(validation_logits=MODELS), "together"),
+    (lambda: curve(validation_mask=Y > 0), "validation_mask only with them"),
     (
         lambda: curve(validation_logits=MODELS[:3], validation_labels=Y),
         r"members.*\(4, 48.*\(3, 48, 5\)",
