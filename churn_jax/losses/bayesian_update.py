@@ -68,7 +68,7 @@ def confusion_counts(
         for x in (labels, predictions)
     )
     if mask is not None:
-        right = jnp.where(jnp.asarray(mask)[:, None] > 0, right, 0.0)
+        right = jnp.where(jnp.asarray(mask).astype(jnp.bool_)[:, None], right, 0.0)
     return jnp.matmul(right.T, predicted, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -41,9 +41,9 @@ def test_confusions_by_hand():
 def test_masked_counts_are_those_of_the_valid_examples(rng):
     # Of a type that cannot count the classes.
     predictions, labels = rng.integers(0, 256, (2, 32)).astype(np.uint8)
-    mask = rng.integers(0, 2, 32).astype(np.float32)
+    mask = rng.choice(np.float32([-1.0, 0.0, 0.25, 1.0]), 32)
     expected = np.zeros((300, 300))
-    np.add.at(expected, (labels[mask > 0], predictions[mask > 0]), 1)
+    np.add.at(expected, (labels[mask != 0], predictions[mask != 0]), 1)
     found = counts_of(predictions, labels, 300, mask)
     np.testing.assert_array_equal(found, expected)
 
