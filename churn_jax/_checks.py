@@ -96,7 +96,7 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
 def check_members(logits, *, name: str = "logits", axes: str = "[M, N, C]") -> None:
     """Refuses logits without a leading axis of at least two models."""
     shape = _shape(logits)
-    if len(shape) < axes.count(",") + 1 or shape[0] < 2:
+    if len(shape) < axes.count(",") + 1 - axes.count("...") or shape[0] < 2:
         raise ValueError(
             f"{name} must be {axes} with at least two models on the first axis; got "
             f"shape {shape}"

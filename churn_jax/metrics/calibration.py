@@ -58,7 +58,7 @@ class ECEState(AdditiveState):
         Raises:
             ValueError: there is no bin.
         """
-        return super().empty(num_bins)
+        return super().empty(num_bins=num_bins)
 
     def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `expected_calibration_error`."""

@@ -48,11 +48,18 @@ def _changed(logits_a: Any, logits_b: Any):
         )
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a != b  # exact, also for ids that int32 cannot hold
+    for x in (a, b):
+        if isinstance(x, np.ndarray) and np.any(x != x.astype(np.int32)):
+            raise ValueError(
+                "class ids that int32 cannot hold are compared by NumPy alone; give "
+                "both sides as NumPy arrays, outside of jit"
+            )
     return jnp.asarray(a).astype(jnp.int32) != jnp.asarray(b).astype(jnp.int32)
 
 
 def _as_array(x: Any) -> Any:
-    return x if isinstance(x, jax.Array) else np.asarray(x)
+    found = x if isinstance(x, jax.Array) else np.asarray(x)
+    return found.astype(np.int32) if found.shape == (0,) else found  # of no examples
 
 
 def _is_floating(x: Any) -> bool:
@@ -132,7 +139,6 @@ def churn(
     References:
         [reproducibility] Eq. 3
     """
-    mask = None if mask is None else _as_array(mask)
     return masked_mean(_changed(logits_a, logits_b), mask)
 
 
@@ -340,7 +346,7 @@ def ambiguity(logits: Logits) -> PerExample:
         [reproducibility] Eq. 3
     """
     check_logits(logits=logits)
-    check_members(logits, name="logits", axes="[R, C]")
+    check_members(logits, name="logits", axes="[R, ..., C]")
     return _share_of_pairs(jnp.argmax(logits, axis=-1))
 
 
@@ -392,7 +398,7 @@ def rashomon_capacity(logits: Logits) -> PerExample:
         https://arxiv.org/abs/2206.01295
     """
     check_logits(logits=logits)
-    check_members(logits, name="logits", axes="[R, C]")
+    check_members(logits, name="logits", axes="[R, ..., C]")
     # Finite, so that a class that all models rule out has the gradient 0.
     return _capacity(jnp.maximum(log_probs(logits), -1e30))
 

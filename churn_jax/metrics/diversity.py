@@ -66,7 +66,7 @@ class DiversityByConfidenceState(AdditiveState):
         Raises:
             ValueError: there is no bin.
         """
-        return super().empty(num_bins)
+        return super().empty(num_bins=num_bins)
 
     def update(self, member_logits, mask=None) -> Self:
         """Adds a batch `[M, B, C]`; arguments as in `diversity_by_confidence`."""

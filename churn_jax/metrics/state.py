@@ -1,4 +1,4 @@
-"""Additive statistics: what a metric adds per example, masked, and the sums of it.
+"""Additive statistics: masked sums over examples of what a metric adds for each.
 
 A State holds sums only. `merge` is addition, so `jax.lax.psum(state, axis_name)` and
 `jax.tree.map(jnp.add, a, b)` combine shards of the data, and nothing at all is needed
@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from churn_jax._checks import check_mask
@@ -31,6 +32,8 @@ _ARGUMENT = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
     """The mask as bool, `[...]`; all examples are valid where it is None."""
+    if not (mask is None or isinstance(mask, jax.Array)):
+        mask = np.asarray(mask)
     check_mask(mask, shape)
     if mask is None:
         return jnp.ones(shape, jnp.bool_)
@@ -126,10 +129,11 @@ class AdditiveState:
     """
 
     @classmethod
-    def empty(cls, *shape: Any, **settings: Any) -> Self:
-        """No examples yet; sums of this `shape`, `settings` are the static fields."""
-        if any(size < 1 for size in shape):
-            raise ValueError(f"num_bins must be at least 1; got {shape[0]}")
+    def empty(cls, *, num_bins: int | None = None, **settings: Any) -> Self:
+        """No examples yet; `settings` are the static fields."""
+        if num_bins is not None and num_bins < 1:
+            raise ValueError(f"num_bins must be at least 1; got {num_bins}")
+        shape = () if num_bins is None else (num_bins,)
         zero = jnp.zeros(shape, jnp.int32)
         sums = {
             field.name: LongSum.zeros(shape) if field.type is LongSum else zero

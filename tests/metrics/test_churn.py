@@ -45,6 +45,8 @@ def test_predicted_classes_and_lists_have_the_churn_of_their_logits(of):
         assert metrics.churn(of(a), b) == metrics.churn(a, of(b)) == churn(a, b)
     state = metrics.ChurnState.empty().update(of(a), of(b)).update(a, b)
     assert state.compute() == churn(a, b)
+    state = metrics.ChurnState.empty().update(of(a), of(b), mask.tolist())
+    assert state.compute() == churn(a, b, mask)
 
 
 def test_predicted_classes_are_traced_and_have_any_axes():
@@ -54,6 +56,7 @@ def test_predicted_classes_are_traced_and_have_any_axes():
     assert metrics.churn(a == 0, b == 0) == 0.5 - 1 / 6  # bools are two classes
     assert metrics.churn([2**40, 1], [2**41, 1]) == 0.5  # wider than int32
     assert jax.vmap(metrics.churn)(A, B).tolist() == [0, 1]
+    assert np.isnan(metrics.churn([], []))
 
 
 test_what_may_be_logits_or_classes_is_refused = refusals(
@@ -65,6 +68,11 @@ test_what_may_be_logits_or_classes_is_refused = refusals(
     (ONE_HOT > 0, ONE_HOT > 0, r"rows of shape \(3, 3\). Pass their argmax"),
     (A, ["cat", "owl"], "both have the numbers of classes or both their names"),
     ([None, "owl"], ["cat", "owl"], "classes as integers or names; got object"),
+    (
+        [2**32 + 1, 1],
+        jnp.array([1, 1]),
+        "int32 cannot hold are compared by NumPy alone",
+    ),
     call=metrics.churn,
     error=(TypeError, ValueError),
 )

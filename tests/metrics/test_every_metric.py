@@ -459,6 +459,11 @@ def test_the_table_covers_every_public_name():
     }
 
 
+def test_settings_of_a_state_are_named():
+    with pytest.raises(TypeError, match="positional"):
+        metrics.SurrogateChurnState.empty(4.0)
+
+
 def test_the_mask_is_the_last_argument():
     for case in CASES:
         if inspect.isclass(function := getattr(metrics, case.name.split("-")[0])):
@@ -524,6 +529,10 @@ test_what_does_not_fit_is_refused = refusals(
     (lambda: metrics.weighted_prediction_difference(MODELS, 0), r"least 1.*0"),
     (lambda: metrics.positive_prediction_difference(MODELS), r"N, 2\].*\(4, 48"),
     (lambda: metrics.prediction_difference(MODELS[0]), r"\[M, N, C\].*\(48, 5\)"),
+    (
+        lambda: metrics.hamming_prediction_difference(MODELS[:1]),
+        r"\[R, \.\.\., C\] with at least two models .*\(1, 48, 5\)",
+    ),
     (lambda: metrics.summarize_pairs(np.zeros((2, 3))), r"R, R.*\(2, 3\)"),
     (lambda: metrics.summarize_paired(np.zeros((2, 3))), r"R, R.*\(2, 3\)"),
     (lambda: metrics.summarize_cross(np.zeros(3)), r"R1, R2.*\(3,\)"),
