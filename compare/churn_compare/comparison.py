@@ -3,13 +3,14 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 
 from churn_compare.display import CompareResult, OutcomesResult
 from churn_compare.estimates import all_examples
-from churn_compare.example_ids import PredictionsError
+from churn_compare.example_ids import PredictionsError, names_of
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.findings import (
     class_flow,
@@ -134,6 +135,7 @@ def compare(
         (0.25, 0.25)
     """
     wanted = as_gates(gates)
+    by = names_of(by)
     # With two kinds, two columns of one file are compared.
     same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
     if by and slices is not None:
@@ -200,11 +202,8 @@ def compare_pair(
         scanned: what `scan` found of this pair; None to scan it.
         used: columns that an option reads, with what for.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1; got {level}")
-    _check_least(
-        regressions=(regressions, 0), resamples=(resamples, 100), seed=(seed, 0)
-    )
+    least = {"regressions": (regressions, 0), "resamples": (resamples, 100)}
+    _check(level, 0, seed=(seed, 0), **least)
     check_gates(gates, pair)  # before the long pass
     margin = margin_of(equivalent, gates, pair)
     if margin is not None and level <= 0.5:
@@ -265,8 +264,13 @@ def compare_pair(
     return dataclasses.replace(result, gates=judge(gates, result))
 
 
-def _check_least(**numbers: tuple[int, int]) -> None:
-    for name, (number, least) in numbers.items():
+def _check(level: float, low: float, **counts: tuple[int, int]) -> None:
+    """Raises for a level or a count that is no number or too small."""
+    if not isinstance(level, Real) or not low < level < 1:
+        raise ValueError(f"level must lie between {low} and 1; got {level!r}")
+    for name, (number, least) in counts.items():
+        if not isinstance(number, Integral):
+            raise ValueError(f"{name} must be an integer; got {number!r}")
         if number < least:
             raise ValueError(f"{name} must be at least {least}; got {number}")
 
@@ -387,17 +391,16 @@ def compare_outcomes(
         >>> found["share_worse"].value, found["score_change"].value
         (0.25, -0.5)
     """
-    if not 0.5 < level < 1:
-        raise ValueError(f"level must lie between 0.5 and 1; got {level}")
     if not tolerance >= 0:
         raise ValueError("tolerance must be at least 0")
-    _check_least(regressions=(regressions, 0), top=(1 if top is None else top, 1))
+    of_top = (1 if top is None else top, 1)
+    _check(level, 0.5, regressions=(regressions, 0), top=of_top)
     wanted = as_gates(gates)
     same = settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
     columns |= {"lower_is_better": lower_is_better}
     columns |= {"id_column": id_column, "target_column": target_column}
-    sides = outcome_sides(old, new, **columns)
+    sides, by = outcome_sides(old, new, **columns), names_of(by)
     if pool is not None and pool not in (*by, *column_names(slices)):
         by = (*by, pool)
     joined = join(

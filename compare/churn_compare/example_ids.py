@@ -45,6 +45,11 @@ def twice(texts: Iterable[str]) -> list[str]:
     return [text for text, count in collections.Counter(texts).items() if count > 1]
 
 
+def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Several names; a single text is one of them."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def decoded(values: np.ndarray, what: str) -> np.ndarray:
     """Bytes as strings."""
     try:

@@ -16,7 +16,7 @@ from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, Display
 from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
-from churn_compare.example_ids import PredictionsError
+from churn_compare.example_ids import PredictionsError, names_of
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
@@ -342,7 +342,7 @@ def repair(
     rule, candidates = _choose(chosen_on, allowed)
     shared: dict = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
-    shared |= {"used": dict.fromkeys(by, "slices")}
+    shared |= {"used": dict.fromkeys(names_of(by), "slices")}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:

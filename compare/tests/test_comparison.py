@@ -112,9 +112,11 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
             {"level": 0.5, "equivalent": "1%", "labels": [0, 1]},
             "level above 0.5; got 0.5",
         ),
+        ({"level": "0.95"}, "level must lie between 0 and 1; got '0.95'"),
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"regressions": -1}, "regressions must be at least 0; got -1"),
+        ({"regressions": 2.5}, "regressions must be an integer; got 2.5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(setting, message):
@@ -215,6 +217,7 @@ def test_columns_that_options_use_count_as_read():
         "Both: read: id, label, prediction (array pred), clusters (column user), "
         "slices (column part); left out: class, text.",
     )
+    assert compare(table, table, by="part", **options).read == found.read
     with pytest.raises(ValueError, match="column class cannot group"):
         compare(table, table, by=["class"], **options)
     named = compare(

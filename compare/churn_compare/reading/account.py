@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from churn_compare.example_ids import PredictionsError
+from churn_compare.example_ids import PredictionsError, names_of
 
 _LISTED = 12  # of what is left out
 
@@ -72,6 +72,7 @@ DOUBTS: dict[str, str] = {
 
 def settle(doubts: Iterable[Doubt], confirmed: Collection[str]) -> tuple[str, ...]:
     """Notes about the confirmed doubts."""
+    confirmed = names_of(confirmed)
     if unknown := sorted(set(confirmed) - DOUBTS.keys()):
         raise ValueError(
             f"--confirm takes {', '.join(DOUBTS)}; got {', '.join(unknown)}"

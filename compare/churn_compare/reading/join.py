@@ -10,6 +10,7 @@ from churn_compare.example_ids import (
     PredictionsError,
     counts_rows,
     match_ids,
+    names_of,
     rows_of,
     some,
 )
@@ -121,6 +122,7 @@ def join(
             "outcomes take no separate labels here; name the column of their right "
             "answers (--label-column)"
         )
+    by = names_of(by)
     rows = Rows(old, new, on_missing == "intersect", confirm)
     notes, inputs = rows.notes, old.inputs is not None and new.inputs is not None
     if old.measures and old.ids is not None and not inputs:

@@ -15,6 +15,7 @@ from churn_compare.example_ids import (
     Runs,
     as_ids,
     errors_of,
+    names_of,
     repeated,
     some,
     split_runs,
@@ -99,6 +100,7 @@ def read_outcomes(
         (2, array([4, 9]), array([[1., 1.],
                [0., 1.]]))
     """
+    score_columns, lower = names_of(score_columns), names_of(lower_is_better)
     file = Path(given) if isinstance(given, str | os.PathLike) else None
     name = name or (file.name if file else "outcomes")
     with errors_of(file or name):
@@ -130,7 +132,7 @@ def read_outcomes(
         known = grades or (_GRADES if log else {})
         for column in scores:
             columns[column] = _graded(columns[column], column, known)
-        less = _directions(scores, lower_is_better, log)
+        less = _directions(scores, lower, log)
         for column in scores if log and not score_columns else ():
             found = {*columns[column].drop_null().unique().to_pylist()}
             if not less.get(column) and found <= {0.0, 1.0}:

@@ -170,6 +170,7 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
     assert noise_floor(old, new, errors="drop").examples == 4
     twice = "two runs are the same file, .* add --confirm same-file"
     fails(twice, noise_floor, old, new, old)
+    assert noise_floor(old, new, old, confirm="same-file").examples == 6
     assert main([str(old), str(new)]) == 2
     assert "--errors drop leaves them out" in capsys.readouterr().err
     assert main([str(old), str(new), "--errors", "drop"]) == 0

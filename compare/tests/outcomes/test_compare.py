@@ -154,6 +154,10 @@ def test_sets_and_rankings_of_lists_and_texts():
         )
     again = {"id": [1, 2], "ranking": ["a;b;c", "a;b;a"]}
     fails("with an item twice, for example a; keep", compare_outcomes, old, again)
+    alone = {"score_columns": "part", "lower_is_better": "part", "by": "group"}
+    side = {"part": [1, 2], "group": [3, 3]}
+    (part,) = compare_outcomes(side, side, **alone).measures
+    assert part.lower_is_better and [of.grouping for of in part.groups] == ["group"]
     no_ranking = {"score": [1, 2]}
     fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
     for name, given in (("any_time", True), ("normalize", "squad")):
