@@ -270,7 +270,15 @@ def _counts(index: Any) -> bool:
 # Files and folders
 
 
+def _check_path(path: Path) -> None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:  # no report could name the file
+        raise PredictionsError("its path is not in UTF-8; rename it") from error
+
+
 def _read_file(path: Path, choice: Choice, id_column: str | None) -> Contents:
+    _check_path(path)
     if path.is_dir():
         inside = path / _IN_FOLDER
         for shards in (path, shard_folder(inside)):  # also a row of a study
@@ -376,6 +384,7 @@ def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _names_in(path: Path) -> list[str]:
+    _check_path(path)
     name = path.name.lower()
     try:
         if not path.is_file() or not path.stat().st_size:

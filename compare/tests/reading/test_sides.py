@@ -639,6 +639,8 @@ def test_parts_of_one_table_are_refused_with_the_line_that_merges_them(
 def test_what_is_not_there_is_said(tmp_path):
     _refused(tmp_path / "no.npy", "there is no such file")
     _refused(tmp_path, "is a folder without predictions.npz")
+    _refused(tmp_path / "\udce9.npz", "its path is not in UTF-8; rename it")
+    fails("in UTF-8; rename it", read_outcomes, tmp_path / "\udce9.jsonl")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
