@@ -202,8 +202,7 @@ def compare_pair(
         scanned: what `scan` found of this pair; None to scan it.
         used: columns that an option reads, with what for.
     """
-    least = {"regressions": (regressions, 0), "resamples": (resamples, 100)}
-    _check(level, 0, seed=(seed, 0), **least)
+    check_options(level=level, regressions=regressions, resamples=resamples, seed=seed)
     check_gates(gates, pair)  # before the long pass
     margin = margin_of(equivalent, gates, pair)
     if margin is not None and level <= 0.5:
@@ -262,6 +261,20 @@ def compare_pair(
         read=(*_read(sides, used or {}), *pair.read, *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
+
+
+def check_options(
+    *,
+    level: float = 0.95,
+    regressions: int = 0,
+    resamples: int = 100,
+    seed: int = 0,
+    equivalent: Any = None,
+    pool: Any = None,
+) -> None:
+    """Refuses numbers that are out of range, and options of other names."""
+    least = {"regressions": (regressions, 0), "resamples": (resamples, 100)}
+    _check(level, 0, seed=(seed, 0), **least)
 
 
 def _check(level: float, low: float, **counts: tuple[int, int]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import read_npy
-from churn_compare.comparison import compare_pair
+from churn_compare.comparison import check_options, compare_pair
 from churn_compare.display import CompareResult, VersionsResult
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of, twice
 from churn_compare.flip_counts import version_matrices
@@ -106,6 +106,7 @@ def compare_versions(
             "a class map is for two versions; for a folder give class names in the "
             "files, or --class-map identity if equal numbers are equal classes"
         )
+    check_options(**options)
     wanted = as_gates(gates)
     given = [Path(g) for g in (labels, slices, ids) if isinstance(g, str | os.PathLike)]
     files = find_versions(folder, order, given)

@@ -275,6 +275,8 @@ def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
     for class_map in ({0: 1}, "map.json"):
         with pytest.raises(ValueError, match="class map is for two versions"):
             compare_versions(folder, class_map=class_map)
+    for option, error in (({"seeds": 1}, TypeError), ({"level": 2}, ValueError)):
+        fails(next(iter(option)), compare_versions, "no folder", **option, of=error)
     for v, rows in enumerate((slice(0, 30), slice(20, 50), slice(40, 60))):
         np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
     with pytest.raises(PredictionsError, match="no example that all versions have"):
