@@ -119,9 +119,9 @@ def _read(kind: Any, value: Any, path: str, replicas: bool = False) -> Any:
         if arms[1:] == (Ellipsis,):
             arms = (arms[0],) * len(value)
         check(len(arms) == len(value), f"{len(arms)} values")
-        pairs = enumerate(zip(arms, value, strict=True))
         return tuple(
-            _read(arm, part, f"{path}.{i}", replicas) for i, (arm, part) in pairs
+            _read(arm, part, path + _place(part, i), replicas)
+            for i, (arm, part) in enumerate(zip(arms, value, strict=True))
         )
     if origin is not None and issubclass(origin, Mapping):
         check(isinstance(value, dict), "an object")

@@ -14,7 +14,7 @@ import jax
 
 from churn_compare.store import INDEX, is_stored, load_predictions, shard_folder
 from churn_jax import __version__
-from churn_jax.configuration import differences, replaced, to_json
+from churn_jax.configuration import differences, from_json, replaced, to_json
 from churn_jax.configuration.codec import FREE, in_words, without
 from churn_jax.configuration.network import ModelConfig, data_name
 from churn_jax.configuration.record import (
@@ -52,7 +52,8 @@ def importable(config: StudyConfig) -> StudyConfig:
     """The study with names by which another process finds what it is made of.
 
     Raises:
-        ValueError: a method's class cannot be found by its name.
+        ValueError: a method's class cannot be found by its name, or a value could not
+            be read again.
     """
 
     def network(model: ModelConfig) -> ModelConfig:
@@ -70,7 +71,8 @@ def importable(config: StudyConfig) -> StudyConfig:
         ("train.optimizer.name", rule(config.train.optimizer.name)),
         ("methods", tuple(map(row, config.methods))),
     ]
-    return replaced(config, changes).with_networks(network)
+    found = replaced(config, changes).with_networks(network)
+    return from_json(StudyConfig, to_json(found))
 
 
 def hardware() -> str:

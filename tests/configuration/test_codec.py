@@ -76,7 +76,7 @@ test_what_cannot_be_is_named_by_its_path = refusals(
     ({"name": "a", "inner": {"numbers": 1}}, "inner.numbers must be a list; got 1"),
     (
         {"name": "a", "inner": {"numbers": [1.0, True]}},
-        r"inner.numbers.1 must be a number; got True",
+        r"inner.numbers\[1\] must be a number; got True",
     ),
     ({"name": "a", "share": [0.1, 0.2]}, r"share must be a number; got \[0.1, 0.2\]"),
     ({"name": "a", "inner": {"pair": ["a"]}}, "inner.pair must be 2 values"),

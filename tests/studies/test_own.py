@@ -321,6 +321,10 @@ def test_versions_of_a_model_are_updates(configured):
     [
         ({"methods": {"a": 3}}, "a row is a method of churn_jax.methods.*got 3"),
         ({"methods": {"a": "ERN"}}, "unknown method 'ERN'.*did you mean ERM"),
+        (
+            {"methods": [Codistillation(beta="1")]},
+            "methods.codist.*method.beta must be a number; got '1",
+        ),
         ({"methods": [ERM(), ERM()]}, "two methods have one name: erm, erm"),
         ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
         ({"model": 3}, "3 cannot be registered as a network"),
