@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from churn_compare.example_ids import PredictionsError
 from churn_compare.store import Predictions, is_stored, load_predictions
 from churn_jax.configuration.record import (
     RowRecord,
@@ -65,6 +66,15 @@ class Study:
     def file(self, name: str, split: str = "test") -> Path:
         """Predictions of one method."""
         return self.method_folder(name) / FILES[split]
+
+    def predictions(self, name: str, split: str, whole: bool = False) -> Predictions:
+        """Reads them; refuses a file of another row, or of fewer or more runs."""
+        found = load_predictions(path := self.file(name, split), whole)
+        of, runs = found.meta.get("method", name), self.config.train.replicas
+        if (of, found.shape[0]) != (name, runs):
+            here = f"{of} (runs: {found.shape[0]})"
+            raise PredictionsError(f"{path} is of {here}, not {name} (runs: {runs})")
+        return found
 
     def method_folder(self, name: str) -> Path:
         """Folder of one method."""
@@ -142,17 +152,22 @@ def _number(value) -> float:
 class StoredLogits(Mapping[str, np.ndarray]):
     """Logits `[R, N, C]` of every finished row, read from its file when it is used."""
 
-    def __init__(self, files: Mapping[str, Path]):
-        self.files = {name: path for name, path in files.items() if is_stored(path)}
+    def __init__(self, study: Study, split: str):
+        names = (row.name for row in study.methods)
+        self.names = [name for name in names if is_stored(study.file(name, split))]
+        self._study, self._split = study, split
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._read(name).logits
+        found = self._read(name)
+        logits = np.require(found.logits, requirements="W")
+        logits[[*found.stopped]] = np.nan
+        return logits
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.files)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.names)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self) or 'no row'}>"
@@ -168,15 +183,15 @@ class StoredLogits(Mapping[str, np.ndarray]):
         return self._read(self._first()).labels
 
     def _first(self) -> str:
-        if not self.files:
+        if not self.names:
             raise ReportError("no predictions are stored; train a row of the study")
-        return next(iter(self))
+        return self.names[0]
 
     def _read(self, name: str) -> Predictions:
-        if name not in self.files:
-            known = ", ".join(self.files) or "none"
+        if name not in self.names:
+            known = ", ".join(self.names) or "none"
             raise KeyError(f"no predictions of {name!r}; there are: {known}")
-        return load_predictions(self.files[name], whole=True)
+        return self._study.predictions(name, self._split, whole=True)
 
 
 def predictions(
@@ -189,7 +204,8 @@ def predictions(
         split: on which split.
 
     Returns:
-        A mapping of names of rows to logits, with `ids` and `labels`.
+        A mapping of names of rows to logits, with `ids` and `labels`. Runs that were
+        stopped, which a report leaves out, are NaN.
 
     Raises:
         ReportError: the folder has no usable record.
@@ -198,5 +214,4 @@ def predictions(
     study = read_study(folder)
     if split not in FILES:
         raise ValueError(f"split must be test or validation; got {split!r}")
-    files = {row.name: study.file(row.name, split) for row in study.methods}
-    return StoredLogits(files)
+    return StoredLogits(study, split)

@@ -16,7 +16,6 @@ from churn_compare.store import (
     PredictionsError,
     check_comparable,
     is_stored,
-    load_predictions,
 )
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
@@ -446,22 +445,21 @@ def collected(study: Study, split: str = "test") -> Report:
 
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
         path = study.file(info.name, split)
-        validation_path = study.file(info.name, "validation")
         if not is_stored(path):
             lost = f"{path} does not exist"
             reason = lost if info.trained else "it has no predictions yet"
             missing[info.name] = Missing(info, reason, info.trained)
             continue
         try:
-            predictions = load_predictions(path)
+            predictions = study.predictions(info.name, split)
             nothing = np.zeros((1, len(predictions.ids), 2), np.float32)
             own = Predictions(predictions.ids, predictions.labels, nothing)
             if examples is not None:
                 check_comparable(examples, own)
             found = summarize(predictions, stopped=info.stopped_replicas)
-            if calibrated and is_stored(validation_path):
+            if calibrated and is_stored(study.file(info.name, "validation")):
                 with noting(f"{info.label} has no calibrated numbers", True):
-                    validation = load_predictions(validation_path)
+                    validation = study.predictions(info.name, "validation")
                     found = with_calibration(found, predictions, validation)
             found, wrong = with_columns(found, predictions, columns)
         except PredictionsError as error:

@@ -7,12 +7,13 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from churn_compare.store import INDEX, is_stored, load_predictions, shard_folder
+from churn_compare.store import INDEX, PredictionsError, is_stored, shard_folder
 from churn_jax import __version__
 from churn_jax.configuration import differences, from_json, replaced, to_json
 from churn_jax.configuration.codec import FREE, in_words, without
@@ -33,7 +34,7 @@ from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data import DATASETS
 from churn_jax.methods.base import METHODS
 from churn_jax.models import MODELS
-from churn_jax.reports.artefacts import TEST, VALIDATION
+from churn_jax.reports.artefacts import TEST, Study
 from churn_jax.reports.quantities import recorded_columns
 from churn_jax.studies.grid import Program, together
 from churn_jax.training.checkpoint import OtherConfiguration, jax_settings
@@ -235,13 +236,17 @@ class StudyFolder:
         names = [spec.name]
         if spec.config(self.config.train).ema_decay:
             names.append(averaged_name(spec.name))
-        files = (VALIDATION, TEST) if self.record.data.validation else (TEST,)
-        paths = [self.method_dir(name) / file for name in names for file in files]
+        splits = ("validation", "test") if self.record.data.validation else ("test",)
+        kept, files = Study(self.out, self.record, ()), list(product(names, splits))
         row = self.record.row(spec.name)
         there = row is not None and not self.record.outdated(row)
-        found = there and all(map(is_stored, paths))
-        for path in paths if found else ():
-            load_predictions(path)  # a damaged file is an error, no reason to retrain
+        found = there and all(is_stored(kept.file(*file)) for file in files)
+        for file in files if found else ():
+            try:
+                kept.predictions(*file)
+            except PredictionsError as error:  # no reason to train again
+                way = "remove it, and the same command makes it again"
+                raise PredictionsError(f"{error}; {way}") from error
         self._finished[spec.name] = found
         return found
 

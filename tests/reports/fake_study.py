@@ -122,7 +122,8 @@ def write_study(folder, methods, labels, ids=None, stopped=None, entries=None, *
             )
             save_predictions(folder / "methods" / name / "predictions.npz", predictions)
             write_history(folder / "methods" / name / "metrics.jsonl", len(logits), i)
-    train = TrainConfig(replicas=3, epochs=20)
+    runs = next((len(own) for own in methods.values() if own is not None), 3)
+    train = TrainConfig(replicas=runs, epochs=20)
     config = StudyConfig(
         "fake", "A study of nothing", DataConfig(), ModelConfig(), train, ()
     )

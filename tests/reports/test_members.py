@@ -1,5 +1,6 @@
 """Members' predictions, calibrated columns and equivalents, in every report."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -409,6 +410,9 @@ def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path)
         (folder / "methods" / "teachers").rename(folder / "methods" / "de4")
         text = (folder / "study.json").read_text()
         (folder / "study.json").write_text(text.replace('"teachers"', '"de4"'))
+        path = folder / "methods" / "de4" / "predictions.npz"
+        unnamed = dataclasses.replace(load_predictions(path), meta={})
+        save_predictions(path, unnamed)
 
     report = altered(tmp_path, rename, columns=["dee"])
     assert report.reference.name == "de4"

@@ -128,7 +128,8 @@ def test_labels_are_no_markup(report):
 def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     steady = three_methods()["steady"]
     methods = {"baseline": three_methods()["baseline"], "waiting": None}
-    methods |= dict.fromkeys(("torn", "elsewhere", "dead", "lost"), steady)
+    others = ("torn", "elsewhere", "dead", "lost", "copied", "short")
+    methods |= dict.fromkeys(others, steady) | {"short": steady[:1]}
     everything = [{"replica": r} for r in range(3)]
     folder = write_study(tmp_path, methods, LABELS, stopped={"dead": everything})
     torn = folder / "methods" / "torn" / "predictions.npz"
@@ -136,6 +137,8 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     other = Predictions(np.arange(1, 11), LABELS, steady)
     save_predictions(folder / "methods" / "elsewhere" / "predictions.npz", other)
     (folder / "methods" / "lost" / "predictions.npz").unlink()
+    copied = folder / "methods" / "copied" / "predictions.npz"
+    copied.write_bytes((folder / "methods/baseline/predictions.npz").read_bytes())
     report = reports.write(folder)
     assert [row.info.name for row in report.rows] == ["baseline"]
     reasons = {m.info.name: m.reason for m in report.missing}
@@ -146,7 +149,11 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     assert "all 3 runs were stopped" in reasons["dead"]
     assert reasons["lost"].endswith("lost/predictions.npz does not exist")
     damaged = {missing.info.name for missing in report.missing if missing.damaged}
-    assert damaged == {"torn", "elsewhere", "lost"}
+    assert (
+        reasons["copied"] == f"{copied} is of baseline (runs: 3), not copied (runs: 3)"
+    )
+    assert reasons["short"].endswith("short (runs: 1), not short (runs: 3)")
+    assert damaged == {"torn", "elsewhere", "lost", "copied", "short"}
     for name in report.files:
         text = (folder / name).read_text()
         assert "it has no predictions yet" in text, name
@@ -348,6 +355,7 @@ def test_predictions_are_read_row_by_row(tmp_path):
     stored = reports.predictions(folder)
     assert list(stored) == ["baseline", "halting"] and "steady" not in stored
     np.testing.assert_array_equal(stored["baseline"], three_methods()["baseline"])
+    assert np.isnan(stored["halting"]).all((1, 2)).tolist() == [False, False, True]
     np.testing.assert_array_equal(stored.labels, LABELS)
     np.testing.assert_array_equal(stored.ids, np.arange(10))
     with pytest.raises(KeyError, match="no predictions of 'steady'; there are: base"):
