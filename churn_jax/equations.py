@@ -65,7 +65,8 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 def _of_experiments() -> Iterator[tuple[str, str, int, str | None]]:
     """Name, file, line and docstring of what a clone's experiments define."""
-    for path in sorted(ROOT.glob("experiments/*/*.py")):
+    clone = (ROOT / "pyproject.toml").is_file()  # else it is site-packages
+    for path in sorted(ROOT.glob("experiments/*/*.py")) if clone else ():
         file = path.relative_to(ROOT)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -75,15 +76,16 @@ def _of_experiments() -> Iterator[tuple[str, str, int, str | None]]:
 
 def _entries() -> Iterator[tuple[str, str, int, str | None]]:
     for name, value in public_objects():
-        path = Path(inspect.getsourcefile(value) or "")
-        at = path.parts.index(value.__module__.partition(".")[0])
-        own = "compare/" if path.parts[at] == "churn_compare" else ""
+        path = Path(inspect.getsourcefile(value) or "").as_posix()
+        package = value.__module__.partition(".")[0]
+        own = "compare/" if package == "churn_compare" else ""
+        file = own + package + "/" + path.rpartition(f"/{package}/")[2]
         docstring = inspect.getdoc(value) if value.__doc__ else None
         if references(docstring):  # generated classes have none
             lines, first = inspect.getsourcelines(value)
             words = (f"def {value.__name__}", f"class {value.__name__}")
             line = first + next(i for i, s in enumerate(lines) if s.startswith(words))
-            yield name, own + "/".join(path.parts[at:]), line, docstring
+            yield name, file, line, docstring
     yield from _of_experiments()
 
 

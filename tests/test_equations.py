@@ -71,6 +71,17 @@ def test_a_reference_of_another_form_is_an_error_with_its_place(reference, monke
         equations.equation_index()
 
 
+def test_files_are_those_of_this_repository(index, monkeypatch, tmp_path):
+    """In a clone of the package's name, and next to what is not ours."""
+    monkeypatch.setattr(equations, "Path", lambda file: Path("/churn_jax" + file))
+    found = list(equations._entries())
+    assert {(e.name, e.file) for e in index} <= {entry[:2] for entry in found}
+    (tmp_path / "experiments" / "theirs").mkdir(parents=True)
+    (tmp_path / "experiments" / "theirs" / "a.py").write_text("def f():\n    pass\n")
+    monkeypatch.setattr(equations, "ROOT", tmp_path)
+    assert not list(equations._of_experiments())
+
+
 def test_every_public_loss_metric_and_method_has_a_reference(index):
     named = {entry.name for entry in index}
     assert {f"churn_jax.losses.{name}" for name in losses.__all__} <= named
