@@ -1,7 +1,7 @@
 """Quantities of one or two predicted distributions, from logits `[..., C]` to `[...]`.
 
-Losses and metrics share these; both re-export them under their own names with the
-paper's equation. Everything is float32, in log space, per example, without reduction.
+Losses and metrics share these; most have a public wrapper with the paper's equation.
+Everything is float32, in log space, per example, without reduction.
 """
 
 import jax

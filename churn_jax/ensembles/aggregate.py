@@ -29,7 +29,7 @@ def average_probs(logits: Logits) -> Logits:
         [0.7, 0.3]
 
     References:
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
     check_logits(logits=logits)
     return jax.nn.logsumexp(log_probs(logits), axis=0) - jnp.log(logits.shape[0])
@@ -45,7 +45,7 @@ def average_logits(logits: Logits) -> Logits:
         `[..., C]`.
 
     References:
-        [elodi] Section 3.2
+        [elodi] Sec. 3.2
     """
     check_logits(logits=logits)
     return jnp.mean(jnp.asarray(logits).astype(jnp.float32), axis=0)

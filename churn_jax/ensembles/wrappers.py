@@ -48,7 +48,7 @@ def with_inputs(
                [4., 5.]], dtype=float32)
 
     References:
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
     if callable(inputs):
         view: Callable[[jax.Array], jax.Array] = inputs

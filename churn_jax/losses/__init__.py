@@ -1,8 +1,8 @@
 """Training losses: per example, float32, from logits.
 
-No function here averages, masks or stops a gradient; the caller does, where a reader
-can see it. The penalties between members are the exception: they couple the examples of
-a batch, so they take the mask and return one float32 scalar over the global batch.
+Most leave averages, masks and `stop_gradient` to the caller, where a reader can see
+them. The penalties between members take the mask and return one float32 scalar over the
+global batch; `confusion_counts` takes the mask too.
 Nothing heavier than JAX and optax is imported.
 """
 

@@ -109,7 +109,7 @@ def label_smoothing(
         '1.3170'
 
     References:
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
     if not 0 <= known_number(smoothing, 0.0) <= 1:
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
@@ -141,7 +141,7 @@ def squared_error(logits: Logits, labels: Labels) -> PerExample:
         error of the positive probability. It is bounded, and so is its gradient.
 
     References:
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
     hard = cross_entropy(logits, labels)
     target = is_label(labels, jnp.shape(logits)[-1]).astype(jnp.float32)

@@ -98,7 +98,7 @@ class AntiDistillation(Method):
 
     References:
         [anti-distillation] Eq. 6
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
 
     members: int = static(2)

@@ -131,7 +131,7 @@ class EnsembleDistributionDistillation(Perturbing):
         A `perturbation` is ours here.
 
     References:
-        [end2] Section 3 -- Malinin et al., Ensemble Distribution Distillation, ICLR
+        [end2] Sec. 3 -- Malinin et al., Ensemble Distribution Distillation, ICLR
         2020. https://arxiv.org/abs/1905.00076
         [diversity] Table 5
     """

@@ -54,7 +54,7 @@ class ERM(Method):
 
     References:
         [reproducibility] Eq. 2
-        [anti-distillation] Section 2
+        [anti-distillation] Sec. 2
     """
 
     member_sample: str = static("shared")

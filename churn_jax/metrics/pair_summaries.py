@@ -96,8 +96,8 @@ def summarize_cross(matrix: Array) -> CrossSummary:
         V_pair = sum_ij e_ij^2 / (R1 R2 (R1 - 1) (R2 - 1))
         stderr^2 = max(V_old + V_new - V_pair, (V_old + V_new) / 2)
 
-    The variance of single pairs is in both jackknife variances, so once too often;
-    `V_pair` is its share. Where there is no other variance, half of the sum is right.
+    Both jackknife variances contain that of single pairs, once too often; `V_pair`
+    estimates it. Where there is no other variance, half of the sum is right.
 
     Args:
         matrix: `[R1, R2]`, from `cross_pairs`: old runs in rows, new ones in columns.
@@ -130,13 +130,13 @@ def summarize_cross(matrix: Array) -> CrossSummary:
     matrix = jnp.asarray(matrix).astype(jnp.float32)
     mean = jnp.mean(matrix)
     centred = matrix - mean
-    of_old, of_new = jnp.mean(centred, axis=1), jnp.mean(centred, axis=0)
+    old_means, new_means = jnp.mean(centred, axis=1), jnp.mean(centred, axis=0)
     std = jnp.sqrt(jnp.mean(jnp.square(centred)))
-    v_old = jnp.sum(jnp.square(of_old)) / max(R1 * (R1 - 1), 1)
-    v_new = jnp.sum(jnp.square(of_new)) / max(R2 * (R2 - 1), 1)
+    v_old = jnp.sum(jnp.square(old_means)) / max(R1 * (R1 - 1), 1)
+    v_new = jnp.sum(jnp.square(new_means)) / max(R2 * (R2 - 1), 1)
     if R1 > 1 and R2 > 1:
-        own = centred - of_old[:, None] - of_new[None, :]
-        v_pair = jnp.sum(jnp.square(own)) / (R1 * R2 * (R1 - 1) * (R2 - 1))
+        interaction = centred - old_means[:, None] - new_means[None, :]
+        v_pair = jnp.sum(jnp.square(interaction)) / (R1 * R2 * (R1 - 1) * (R2 - 1))
         variance = jnp.maximum(v_old + v_new - v_pair, (v_old + v_new) / 2)
     elif R1 * R2 > 1:
         variance = v_old + v_new  # the side with one run has no deviation

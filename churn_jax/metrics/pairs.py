@@ -85,7 +85,7 @@ class PairMetric:
 
 
 def _total(term, valid, first):
-    """Sum of a term over all axes from `first` on, where those of examples begin."""
+    """Sum of a term over all axes from `first`, the first axis of examples, on."""
     examples = tuple(range(first, first + valid.ndim))
     return masked_sum(term, valid, examples, tuple(range(first, term.ndim)))
 
@@ -194,7 +194,7 @@ def cross_pairs(
         labels: `[N]` class ids, for metrics that need them and for "known".
         mask: `[N]` valid examples.
         examples: "all", or "known": those whose class every old run knows. A class is
-            known that has a column above `UNKNOWN_LOGIT`.
+            known where its logit is above half of `UNKNOWN_LOGIT`.
         block_bytes: memory for the scores of one block of both sides, in bytes.
 
     Returns:
@@ -203,8 +203,9 @@ def cross_pairs(
 
     Notes:
         Class ids agree. Where one side has fewer columns, its missing last classes have
-        `UNKNOWN_LOGIT`, hence probability zero, as have others that it does not know. A
-        label that neither side has is always wrong.
+        `UNKNOWN_LOGIT`, hence probability zero, as have others that it does not know.
+        Logits must be above it, or a missing class is predicted. A label that neither
+        side has is always wrong.
 
     Example:
         >>> from churn_jax.metrics import negative_flip_rate

@@ -50,7 +50,7 @@ class MLP(ZooNetwork, nn.Module):
         ((2, 10), (2, 32))
 
     References:
-        [anti-distillation] Section 5 -- Shamir and Coviello, Anti-Distillation:
+        [anti-distillation] Sec. 5 -- Shamir and Coviello, Anti-Distillation:
         Improving Reproducibility of Deep Networks, 2020.
         https://arxiv.org/abs/2010.09923
     """

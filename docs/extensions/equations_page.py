@@ -45,12 +45,12 @@ def places(label: str) -> list[str]:
     """The single places of a label: `Eqs. 2, 5` are `Eq. 2` and `Eq. 5`.
 
     Example:
-        >>> places("Eqs. 2, 5"), places("Section 3")
+        >>> places("Eqs. 2, 5"), places("Sec. 3")
         (['Eq. 2', 'Eq. 5'], ['Sec. 3'])
     """
     if label.startswith("Eqs. "):
         return [f"Eq. {number}" for number in label[5:].split(", ")]
-    return [re.sub(r"^Section ", "Sec. ", label)]
+    return [label]
 
 
 def read_formulas(path: Path) -> dict[tuple[str, str], Formula]:
