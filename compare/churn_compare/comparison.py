@@ -166,7 +166,7 @@ def compare(
         dataclasses.replace(pair, notes=(*pair.notes, *same)),
         gates=wanted,
         equivalent=equivalent,
-        waivers=(*waivers, *waivers_of(gates)),
+        waivers=waivers_of(gates, waivers),
         pool=pool,
         regressions=regressions,
         level=level,
@@ -430,15 +430,15 @@ def compare_outcomes(
         id_column=id_column,
         errors=errors,
     )
-    if top is not None and all(of.kind != "ranking" for of in joined.measures):
-        raise PredictionsError("top is for rankings, and there are none; leave it out")
-    if normalize != "text" and all(of.kind != "answer" for of in joined.measures):
-        said = "normalize is for answers, and there are none; leave it out"
-        raise PredictionsError(said)
+    if target_column is not None and all(of.target is None for of in joined.measures):
+        raise PredictionsError(
+            f"column {target_column} is not used, since {joined.measures[0].name} has "
+            "no targets; leave --label-column out"
+        )
     check_gates(wanted, joined)
     used = dict.fromkeys(by, "slices")
     used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
-    waivers = (*waivers, *waivers_of(gates))
+    waivers = waivers_of(gates, waivers)
     numbers = [Numbers(measure) for measure in joined.measures]
     flips = [of.worse.mean for of in numbers if of.judged]
     if not flips and (waivers or pool is not None or equivalent is not None):

@@ -321,7 +321,7 @@ def gates_by_name(
     return tuple(found)
 
 
-Gating = Sequence[Gate] | Mapping[str, Any] | str | os.PathLike
+Gating = Sequence[Gate] | Gate | None | Mapping[str, Any] | str | os.PathLike
 
 WAIVE = "waive"
 _WAIVER = ("id", "reason", "until")
@@ -338,15 +338,24 @@ def as_gates(given: Gating, more: bool = False) -> tuple[Gate, ...]:
         return () if more and _only_waives(given) else read_gates(given)
     if isinstance(given, Mapping):
         return gates_by_name(given)
+    given = (given,) if isinstance(given, Gate) else given or ()
     for gate in (found := tuple(given)):
         if not isinstance(gate, Gate):
             raise GateError(f"not a gate: {gate!r}; write Gate('churn', 0.05)")
     return found
 
 
-def waivers_of(given: Gating) -> tuple[Waiver, ...]:
-    """The waivers in the gate file, if the gates are given as a file."""
-    return read_waivers(given) if isinstance(given, str | os.PathLike) else ()
+def waivers_of(
+    gates: Gating, given: Sequence[Waiver] | None = ()
+) -> tuple[Waiver, ...]:
+    """The given waivers and those in the gate file, if gates are given as a file."""
+    of_file = read_waivers(gates) if isinstance(gates, str | os.PathLike) else ()
+    for waiver in given or ():
+        if not isinstance(waiver, Waiver):
+            raise GateError(
+                f"not a waiver: {waiver!r}; write Waiver(id, reason, until)"
+            )
+    return (*(given or ()), *of_file)
 
 
 def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:

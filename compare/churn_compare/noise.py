@@ -265,6 +265,8 @@ def _read(given: Any, columns: dict, scores: dict) -> Table:
         return given
     if scores["score_columns"] or has_outcomes(given):
         return read_outcomes(given, **columns, **scores)
+    if scores["grades"]:
+        raise PredictionsError("grades are for scores; here are predicted classes")
     id_column, label_column = columns["id_column"], columns["target_column"]
     side = read_side(given, id_column=id_column, label_column=label_column)
     return of_classes(side)

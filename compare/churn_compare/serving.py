@@ -340,7 +340,7 @@ def repair(
             "the validation and the test predictions have different classes"
         )
     rule, candidates = _choose(chosen_on, allowed)
-    shared: dict = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
+    shared: dict = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
     shared |= {"used": dict.fromkeys(names_of(by), "slices")}
     before = scan(test)

@@ -352,7 +352,7 @@ def size(
     if not 0 < level < 1 or not 0.5 <= power < 1:
         raise ValueError("level must lie between 0 and 1, power between 0.5 and 1")
     wanted = as_gates(gates)
-    if waivers or waivers_of(gates):
+    if waivers_of(gates, waivers):
         raise GateError("a size is found for all flips; leave the waivers out")
     if len(wanted) > 1 or (wanted and wanted[0].grouping):
         raise GateError("a size is found for one limit, on all examples")

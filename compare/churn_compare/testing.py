@@ -98,7 +98,7 @@ def assert_compatible(
     wanted = combined(wanted, gates_by_name(limits, **chosen), kept)
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
-    options["waivers"] = (*(options.get("waivers") or ()), *waivers_of(gates))
+    options["waivers"] = waivers_of(gates, options.get("waivers"))
     result = compare(old, new, gates=wanted, **options)
     if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
         error = AssertionError(_message(result))

@@ -123,7 +123,7 @@ def compare_versions(
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
     options |= {"confirm": confirm, "used": used}
-    judged = {"gates": wanted, "waivers": (*waivers, *waivers_of(gates))}
+    judged = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     with tempfile.TemporaryDirectory() as spare:
         columns = {"id_column": id_column, "prediction_column": prediction_column}
         columns |= {"label_column": label_column if labels is None else None}

@@ -99,6 +99,17 @@ def measures_of(
         measures.append(
             Measure(name, kind, *values, target=target, lower_is_better=less, **near)
         )
+    found = {of.kind for of in measures}
+    for option, given, kinds in (
+        ("top", top is not None, ("ranking",)),
+        ("normalize", normalize != "text", ("answer",)),
+        ("tolerance", tolerance > 0, ("score", "value", "set", "ranking")),
+    ):
+        if given and not found & {*kinds}:
+            what = ", ".join(f"{kind}s" for kind in kinds)
+            raise PredictionsError(
+                f"{option} is for {what}, and there are none; leave it out"
+            )
     return measures, notes
 
 

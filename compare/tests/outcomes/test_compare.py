@@ -160,6 +160,15 @@ def test_sets_and_rankings_of_lists_and_texts():
     assert part.lower_is_better and [of.grouping for of in part.groups] == ["group"]
     no_ranking = {"score": [1, 2]}
     fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
+    goal = no_ranking | {"target": [1, 2]}
+    unused = {"target_column": "target"}
+    fails("target is not used, since score has", compare_outcomes, goal, goal, **unused)
+    for name, given in (
+        ("tolerance", 0.1),
+        ("normalize", "squad"),
+        ("grades", {"A": 1}),
+    ):
+        fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: given})
     for name, given in (("any_time", True), ("normalize", "squad")):
         said = f"{name} is for .*leave it out"
         fails(said, compare_outcomes, no_ranking, no_ranking, **{name: given})
