@@ -68,6 +68,7 @@ class RowRecord:
             configuration deploys, or `ema`, their moving average.
         of: name of the row whose averaged weights these are; empty for others.
         training_cost: networks trained, relative to one of the baseline.
+        one_pass: True if one pass of one network answers for all members (MIMO).
         seconds: training time.
         compile_seconds: part of them until the first update was compiled;
             near zero where it was compiled while the row before trained.
@@ -84,6 +85,7 @@ class RowRecord:
     weights: str = "config"
     of: str = ""
     training_cost: float | None = None
+    one_pass: bool = False
     seconds: float | None = None
     compile_seconds: float | None = None
     parameters: int | None = None
@@ -108,7 +110,8 @@ class RowRecord:
     @property
     def inference_cost(self) -> float | None:
         """Of the deployed prediction, relative to one network; None for a plan."""
-        return float(self.method.inference_cost) if self.trained else None
+        cost = 1.0 if self.one_pass else float(self.method.inference_cost)
+        return cost if self.trained else None
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:

@@ -308,6 +308,7 @@ def row_records(
             spec=spec,
             dependencies=config.dependencies(spec),
             training_cost=_training_cost(config, spec),
+            one_pass=_one_pass(config, spec),
             seconds=round(trained.seconds / count, 3),
             compile_seconds=round(trained.compile_seconds / count, 3),
             parameters=trained.parameters,
@@ -327,7 +328,7 @@ def row_records(
 
 def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
     """Networks trained, with those of its teachers; old models are deployed already."""
-    own = float(spec.method.members)
+    own = 1.0 if _one_pass(config, spec) else float(spec.method.members)
     if spec.teacher is None:
         return own
     teacher = config.spec(spec.teacher)
@@ -335,3 +336,8 @@ def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
     if spec.teaching.members:
         cost *= spec.teaching.members / teacher.method.members
     return own + cost
+
+
+def _one_pass(config: StudyConfig, spec: MethodSpec) -> bool:
+    sharing = None if spec.separate else (spec.model or config.model).sharing
+    return sharing is not None and (sharing.kind, sharing.heads) == ("mimo", 0)

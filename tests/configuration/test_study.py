@@ -34,6 +34,7 @@ from churn_jax.methods import (
     OneToOneDistillation,
 )
 from churn_jax.models import MIMO, MLP, BatchEnsemble
+from churn_jax.studies.folder import row_records
 from churn_jax.studies.grid import is_baseline, together
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import preset
@@ -464,6 +465,20 @@ def test_separate_networks_are_another_row():
     uncoupled = row(method=Codistillation(beta=0.0))
     assert is_baseline(config, uncoupled)
     assert not is_baseline(dataclasses.replace(config, model=BE), uncoupled)
+
+
+def test_a_mimo_network_is_counted_once():
+    found = []
+    run = SimpleNamespace(config=TrainConfig(replicas=1))
+    numbers = {"stopped": (), "seconds": 1.0, "compile_seconds": 1.0, "parameters": 1}
+    program = SimpleNamespace(rows=(row(method=FOUR),), mapping="vmap")
+    trained = SimpleNamespace(run=run, program=program, **numbers)
+    for sharing in (Sharing("mimo"), Sharing()):
+        model = dataclasses.replace(BE, sharing=sharing)
+        config = dataclasses.replace(study(*program.rows), model=model)
+        (record,) = row_records(config, program, trained)
+        found.append((record.training_cost, record.inference_cost))
+    assert found == [(1.0, 1.0), (4.0, 4.0)]
 
 
 def test_sharing_has_options_where_a_preset_has_it():
