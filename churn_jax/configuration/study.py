@@ -241,7 +241,7 @@ class StudyConfig:
                 ),
                 (
                     name in spec.teaching.old and members != 1,
-                    f"an old model is one network; {name} deploys {members}",
+                    f"an old model is trained as one network; {name} trains {members}",
                 ),
                 (
                     teaches

@@ -59,8 +59,8 @@ class Teachers:
         for trained in self.old:
             if trained.run.method.members != 1:
                 raise ValueError(
-                    f"{trained.run.name} deploys {trained.run.method.members} networks;"
-                    " an old model must be one"
+                    "an old model is trained as one network; "
+                    f"{trained.run.name} trains {trained.run.method.members}"
                 )
         if self.teacher is None:
             if self.members or self.temperatures is not None:

@@ -155,7 +155,7 @@ test_studies_that_cannot_be_are_refused = refusals(
     ),
     ([row(start="b"), row(name="b", start="b")], "b would be taught by itself: b <- b"),
     (follows("student"), "student would be taught by itself"),
-    (follows("ensemble"), "student: an old model is one network; ensemble depl"),
+    (follows("ensemble"), "is trained as one network; ensemble trains 2"),
     ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
     ([taught(teaching=Teaching(members=1)), SHARED], "of ensemble share theirs"),
     ([SMALLER, STUDENT], "normalise pixels otherwise"),

@@ -258,7 +258,7 @@ test_teachers_that_cannot_teach_are_refused = refusals(
     (Teachers, "needs a teacher, an old model or cached logits"),
     (
         lambda: Teachers(old=(trained(),)),
-        "teacher deploys 3 networks; an old model must be",
+        "an old model is trained as one network; teacher trains 3",
     ),
     (lambda: Teachers(old=(older(),), members=1), "temperatures need a teacher"),
     (
