@@ -15,10 +15,10 @@ class ChurnConstraint(Method):
     r"""Cross-entropy under a limit on the divergence from the deployed model.
 
     `min L(w)` such that `D(w) = 1/n sum_i v_i KL(g(x_i) || f(x_i; w)) <= limit`, where
-    `g` is the teacher's mean prediction. Each update descends `(L + l D) / (1 + l)`
-    and ascends the multiplier: `l <- max(l + rate (D - limit), 0)` with the batch's D.
-    At a fixed multiplier this is `EnsembleDistillation(alpha=l / (1 + l),
-    temperature=1)`; here the limit finds it.
+    `g` is the mean probability of the teacher's members. Each update descends
+    `(L + l D) / (1 + l)` and ascends the multiplier: `l <- max(l + rate (D - limit),
+    0)` with the batch's D. At a fixed multiplier this is `EnsembleDistillation(alpha=l
+    / (1 + l), temperature=1)`; here the limit finds it.
 
     Attributes:
         limit: largest divergence in nats; 0 imitates the deployed model.
@@ -32,7 +32,9 @@ class ChurnConstraint(Method):
         with a mixed label have the same minimum, and distils. The dual ascent, the
         division by `1 + l`, which keeps the size of the gradient, and the weights
         are ours; the paper was read in its abstract. The multiplier sees one batch at
-        a time, so its steps are noisy: `rate` averages over about `1 / rate` updates.
+        a time, so its steps are noisy: a smaller `rate` averages over more updates. A
+        teacher that deploys one of its members, or the mean of their logits, is
+        followed by its mean probability, too.
 
     References:
         [churn-distillation] Constrained form -- Jiang et al., Churn Reduction via
