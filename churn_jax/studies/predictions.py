@@ -172,7 +172,8 @@ def row_teachers(
     if teaching.calibrated:
         every = predictor.predict(dataset.validation, every_member=True)
         temperatures = _temperatures(every[:, :first], dataset.validation.labels)
-    teachers = Teachers(teacher, old, teaching.members, groups, temperatures)
+    options = (teaching.members, groups, temperatures)
+    teachers = Teachers(teacher, old, *options, targets="True")
     if not teaching.offline:
         return teachers
     train, program, near = dataset.train, predictor.program, teaching.neighbours
@@ -194,7 +195,7 @@ def row_teachers(
         shares = [neighbour_targets(z, labels, near, uniform=uniform) for z in cached]
         cached = np.log(np.maximum(np.stack(shares), _LEAST_SHARE))
     cached = cached[:, None]
-    targets = f"{near} neighbours, uniform {teaching.uniform:g}" if near else ""
+    targets = f"{near} neighbours, uniform {teaching.uniform:g}" if near else "True"
     return dataclasses.replace(teachers, cached=cached, targets=targets)
 
 

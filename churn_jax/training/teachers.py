@@ -37,8 +37,8 @@ class Teachers:
         cached: `[R, 1, N, C]` logits of the members' average on the N training examples
             (offline); the teacher is then not run and need not be given. None to run it
             in every update.
-        targets: description of cached logits that are not the members' own, for
-            `identity`.
+        targets: what temperatures and cached logits are, for `identity`, where the
+            teacher decides their values; empty identifies them by the values.
         repeats: how often the R replicas are repeated, one set after another: every
             point of a sweep has the same teachers.
     """
@@ -132,14 +132,16 @@ class Teachers:
         if self.members:
             found["members"] = str(self.members)
         if self.temperatures is not None:
-            found["calibrated"] = "True"
+            found["calibrated"] = "True" if self.targets else _digest(self.temperatures)
         if self.cached is not None:
-            raw = np.ascontiguousarray(self.cached).data
-            digest = hashlib.sha256(raw).hexdigest()
-            found["offline"] = self.targets or ("True" if self.teacher else digest)
+            found["offline"] = self.targets or _digest(self.cached)
         if self.groups:
             found["taught_as"] = repr([g.network.name for g in self.groups])
         return found
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()
 
 
 def repeated(tree: PyTree, times: int) -> PyTree:

@@ -276,7 +276,10 @@ def test_a_checkpoint_knows_its_teachers():
         Teachers(trained(), (older(), older())),
         Teachers(old=(older(),)),
         Teachers(trained(), temperatures=np.ones((2, 3), np.float32)),
+        Teachers(trained(), temperatures=np.full((2, 3), 2, np.float32)),
         Teachers(trained(), cached=np.zeros((2, 1, 4, 5), np.float32)),
+        Teachers(trained(), cached=np.ones((2, 1, 4, 5), np.float32)),
+        Teachers(trained(), cached=np.ones((2, 1, 4, 5), np.float32), targets="ones"),
     ]
     assert len({str(sorted(way.identity().items())) for way in ways}) == len(ways)
 
