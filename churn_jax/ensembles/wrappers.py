@@ -30,14 +30,15 @@ def with_inputs(
             order), so that the network is given `[B, len(inputs)]`; or a function of
             the whole batch `[B, ...]`.
         name: default is the network's, with how many columns and a short hash of them,
-            or with the function's name. A checkpoint knows the network by it.
+            or with the function's name, which a lambda does not have. A checkpoint
+            knows the network by it.
 
     Returns:
         A `Network` of the batch that all components are given.
 
     Raises:
-        ValueError: no column, a negative one, or one twice; when the network meets an
-            example, one that the example does not have.
+        ValueError: no column, a negative one, or one twice; a function without a name;
+            when the network meets an example, a column that it does not have.
 
     Example:
         >>> from churn_jax.ensembles import from_function
@@ -52,7 +53,9 @@ def with_inputs(
     """
     if callable(inputs):
         view: Callable[[jax.Array], jax.Array] = inputs
-        label = getattr(inputs, "__name__", "view")
+        label = getattr(inputs, "__name__", "")
+        if name is None and not label.isidentifier():
+            raise ValueError("inputs is a function without a name; give name=")
     else:
         columns = np.asarray(list(inputs), np.int64)
         if not columns.size or columns.min() < 0:

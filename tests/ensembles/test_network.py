@@ -245,7 +245,8 @@ test_inputs_that_an_example_does_not_have_are_refused = refusals(
     ([-1, 0], "counted from 0"),
     ([1, 1], "every column once"),
     ([0, INPUTS], "column 4, but an example has 4"),
-    call=lambda x, columns: with_inputs(affine(len(columns)), columns).init(KEY, x),
+    (lambda x: x, "a function without a name; give name="),
+    call=lambda x, columns: with_inputs(affine(2), columns).init(KEY, x),
     fixtures=["x"],
 )
 
