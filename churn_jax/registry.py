@@ -92,7 +92,11 @@ class Registry(Mapping[str, Any]):
             dotted = self.record_name(value)
             if self.find(dotted) is value:
                 return dotted
-        except (AttributeError, ValueError):  # an instance, or a function's own
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+        ):  # only of this process
             pass
         label = getattr(value, "__name__", type(value).__name__)
         if not label.isidentifier() or isinstance(value, tuple):
@@ -114,7 +118,7 @@ class Registry(Mapping[str, Any]):
         if name in self._built_in:
             value = self._built_in[name]
             return _imported(value) if isinstance(value, str) else value
-        if "@" in name:
+        if "@" in name and ".py:" not in name:
             if name in self._held:
                 return self._held[name]
             raise ValueError(
@@ -192,6 +196,8 @@ def dotted_name(value: Any) -> str:
     private module the package is named, where it has the value, as `optax:lion`.
     """
     value = getattr(value, "__wrapped__", value)
+    if not hasattr(value, "__qualname__"):
+        raise TypeError(f"{value!r} has no name; give a function or a class, or a name")
     module, name = value.__module__, value.__qualname__
     package = module.partition("._")[0]
     if package != module and getattr(sys.modules[package], name, None) is value:
@@ -209,7 +215,7 @@ def _imported(name: str) -> Any:
             found = module_of_file(module)
         elif module != _script_name():
             found = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(
             f"{name}: {module or 'no module'} cannot be imported ({error}); install "
             "its package, run the command in its folder, or put that on PYTHONPATH"
@@ -262,7 +268,7 @@ def _import_entry_points() -> None:
         try:
             entry.load()
         # One broken package must not keep all commands from running.
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             warnings.warn(
                 f"{entry.value} could not be imported, so what it registers for "
                 f"churn_jax is missing ({type(error).__name__}: {error})",

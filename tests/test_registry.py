@@ -91,16 +91,22 @@ test_what_cannot_be_found_is_named = refusals(
     (":x", "no module cannot be imported"),
     ("math:", "module math has no "),
     ("math:no.where", "module math has no no.where"),
+    ("a@b/z.py:f", "there is no file a@b/z.py here"),
     ("math:sqr", "module math has no sqr; did you mean sqrt"),
     call=lambda shapes, name: shapes.find(name),
     fixtures=["shapes"],
 )
 
 
-def test_an_error_inside_a_module_is_one_sentence(shapes, tmp_path, monkeypatch):
-    (tmp_path / "broken_shapes.py").write_text("1 / 0\n")
+@pytest.mark.parametrize(
+    ("text", "why"), [("1 / 0", "division by zero"), ("raise SystemExit(0)", "0")]
+)
+def test_an_error_inside_a_module_is_one_sentence(
+    shapes, tmp_path, monkeypatch, text, why
+):
+    (tmp_path / "broken_shapes.py").write_text(f"{text}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ValueError, match=r"broken_shapes cannot .*division by zero"):
+    with pytest.raises(ValueError, match=rf"broken_shapes cannot .*\({why}\)"):
         shapes.find("broken_shapes:x")
 
 
