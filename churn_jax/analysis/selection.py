@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
+from churn_jax.setting_checks import check_least
+
 
 class Selection(NamedTuple):
     """Churn and accuracy of selected runs, on examples that did not select them.
@@ -34,7 +36,7 @@ def nearest_to_mean(logits) -> int:
         The number of the run; of equal ones the first.
 
     Raises:
-        ValueError: `logits` has another form.
+        ValueError: `logits` has another form or holds NaN.
 
     Example:
         >>> import numpy as np
@@ -58,7 +60,10 @@ def _log_probs(logits) -> np.ndarray:
     """`[R, N, C]` in float64."""
     if np.ndim(logits) != 3 or 0 in np.shape(logits):
         raise ValueError(f"logits must be [R, N, C]; got shape {np.shape(logits)}")
-    return log_softmax(np.asarray(logits, np.float64), axis=-1)
+    log_p = log_softmax(np.asarray(logits, np.float64), axis=-1)
+    if np.isnan(log_p).any():
+        raise ValueError("logits have no probabilities (nan); leave such runs out")
+    return log_p
 
 
 def cross_fitted_selection(
@@ -78,12 +83,14 @@ def cross_fitted_selection(
         seed: seed of the partitions.
 
     Raises:
-        ValueError: there are fewer than two releases or two examples.
+        ValueError: there are fewer than two releases or two examples, or `logits`
+            holds NaN.
 
     Notes:
         There is no standard error: the partitions share runs. Repeat the study with
         other seeds.
     """
+    check_least("repeats", repeats, 1)
     labels = np.asarray(labels)
     log_p = _log_probs(logits)
     classes = np.argmax(log_p, axis=-1)

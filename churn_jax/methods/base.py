@@ -7,6 +7,7 @@ calls `loss` for one replica, so inside it no leaf has a replica axis.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from churn_jax import ensembles
@@ -141,8 +142,10 @@ class Method:
                 f"the class {type(self).__name__} needs the decorator "
                 "churn_jax.methods.pytree, as every method does"
             )
-        for name in ("members", "deployed_member"):
-            check_whole(name, getattr(self, name))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and field.type in ("int", "int | None", int):
+                check_whole(field.name, value)
         known = {"deploy": DEPLOYMENTS, "member_sample": MEMBER_SAMPLES}
         check_settings(self, members=1, **known)
         check_fields(self)

@@ -11,7 +11,7 @@ from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
-from churn_jax.methods.fields import check_whole, coefficient, pytree, static
+from churn_jax.methods.fields import coefficient, pytree, static
 from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ class Codistillation(Method):
                 f"co-distillation needs at least two members; got {self.members}"
             )
         steps = self.refresh_steps
-        check_whole("refresh_steps", steps)
         check_settings(self, refresh_steps=1)
         if self.update == "joint" and steps != 1:
             raise ValueError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jnp
@@ -55,9 +57,9 @@ class ELODI(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.top_k < 0 or self.order < 1:
+        if self.top_k < 0 or not 1 <= self.order < math.inf:
             raise ValueError(
-                "top_k must be at least 0 and order at least 1; got "
+                "top_k must be at least 0 and order at least 1 and finite; got "
                 f"{self.top_k} and {self.order}"
             )
 

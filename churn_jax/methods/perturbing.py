@@ -14,6 +14,7 @@ from churn_jax.lazy import Lazy, jax, jnp
 from churn_jax.methods.base import Method, Passes
 from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
+from churn_jax.setting_checks import check_none
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
@@ -66,11 +67,16 @@ class Perturbing(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.external_teachers and self.perturbation == "two_sided":
-            raise ValueError(
+        low, high = self.pixel_range or (0.0, 1.0)
+        check_none(
+            "",
+            (
+                self.external_teachers and self.perturbation == "two_sided",
                 "a two_sided step follows the teachers themselves; got "
-                f"external_teachers={self.external_teachers}"
-            )
+                f"external_teachers={self.external_teachers}",
+            ),
+            (not low < high, f"pixel_range must rise; got {self.pixel_range}"),
+        )
 
     @property
     def passes(self) -> Passes:

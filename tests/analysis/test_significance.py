@@ -135,6 +135,11 @@ test_bad_input_is_refused = refusals(
     (lambda: paired_jackknife_test(np.eye(3), np.eye(4)), r"\(3, 3\) and \(4, 4\)"),
     (lambda: paired_jackknife_test(np.ones(3), np.eye(3)), r"\[R, R\].*\(3,\)"),
     (lambda: paired_t_test([1.0, 2.0], [1.0]), r"\(2,\) and \(1,\)"),
+    (lambda: nearest_to_mean(np.full((2, 3, 2), np.nan)), "leave such runs out"),
+    (
+        lambda: cross_fitted_selection(np.zeros((4, 8, 2)), np.zeros(8), 2, repeats=0),
+        "repeats must be at least 1; got 0",
+    ),
     (lambda: mcnemar_exact(-1, 2), "counts; got -1 and 2"),
     (lambda: mcnemar_exact(1.5, 2), "counts"),
     (lambda: holm([0.1, 1.2]), r"within \[0, 1\]"),

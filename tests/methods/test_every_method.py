@@ -402,7 +402,13 @@ test_structure_is_checked = refusals(
     (methods.ELODI, {"form": "code"}, "one of paper, release; got 'code'"),
     (methods.ELODI, {"rank_by": "old"}, "one of teacher, student; got 'old'"),
     (methods.ELODI, {"top_k": -1}, "top_k must be at least 0 .* got -1 and 2"),
-    (methods.ELODI, {"order": 0.5}, "order at least 1; got 10 and 0.5"),
+    (methods.ELODI, {"order": 0.5}, "order at least 1 and finite; got 10 and 0.5"),
+    (methods.ELODI, {"order": np.nan}, "at least 1 and finite; got 10 and nan"),
+    (methods.ELODI, {"top_k": 2.5}, "top_k must be a whole number; got 2.5"),
+    (methods.MinimumEntropy, {"top_k": 2.5}, "top_k must be a whole number; got 2.5"),
+    (Pushed, {"external_teachers": 1.5}, "must be a whole number; got 1.5"),
+    (Pushed, {"pixel_range": (1.0, 0.0)}, r"must rise; got \(1.0, 0.0\)"),
+    (Apart, {"penalty": 3}, "3 has no name; give a function or a class, or a name"),
     (Pushed, {"perturbation": "mixup"}, "two_sided; got 'mixup'"),
     (Pushed, {"external_teachers": -1}, "at least 0; got -1"),
     (
@@ -461,4 +467,5 @@ test_structure_is_checked = refusals(
     (Apart, {"order": 0.5}, "order must be a finite number .* got 0.5"),
     (Apart, {"epsilon": 0.0}, "epsilon must be above 0; got 0.0"),
     call=lambda cls, options: cls(**options),
+    error=(TypeError, ValueError),
 )
