@@ -178,6 +178,11 @@ def reference_curve(
         for run in summaries[info.name].runs
     ]
     nll = np.stack([np.asarray(curve, np.float64) for curve in curves])
+    if not np.isfinite(nll).all():
+        raise PredictionsError(
+            f"{folder}: members' logits are NaN, or -inf at an example's label, so the "
+            "NLL of an ensemble is not finite; leave such examples out"
+        )
     return ReferenceCurve(info.name, info.label, nll)
 
 

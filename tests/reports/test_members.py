@@ -422,6 +422,11 @@ def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path)
 def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp_path):
     folder = write_ensembles(tmp_path, columns=["dee", "churn"])
     path = folder / "methods" / "teachers" / MEMBERS["validation"]
+    members = load_members(path)
+    members.logits[0, 1, 0, members.labels[0]] = -np.inf
+    save_members(path, members)
+    (remark,) = reports.collect(folder).unreadable
+    assert "members' logits are NaN, or -inf at an example's label" in remark
     path.write_bytes(path.read_bytes()[:-40])
     report = reports.collect(folder)
     (remark,) = report.unreadable
