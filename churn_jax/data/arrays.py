@@ -4,7 +4,6 @@ Pixels, tables and labels come as NumPy, JAX or PyTorch arrays, pandas frames or
 What is unambiguous is converted; anything else is refused in one sentence.
 """
 
-import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ from churn_jax.data.text import TextOptions, of_length, text_split, token_rows
 
 SPLITS = ("train", "validation", "test")
 _TEST_FRACTION = 0.2
-_OF_A_SPLIT = re.compile("(train|val|test|dev).*_(image|label|id|token|offset)s?")
 _LAYOUTS = (
     "train_image, train_label, test_image, test_label (optionally train_id, test_id "
     "and validation_*; plurals are fine), images, labels (optionally ids, split), or "
@@ -83,13 +81,13 @@ def named_arrays(
     """
     # `train_images` and `train_image` are one key; so are `labels` and `label`.
     keys = {str(key).removesuffix("s") for key in arrays}
-    unread = {key for key in arrays if _OF_A_SPLIT.fullmatch(str(key))}
+    unread = {str(key) for key in arrays if key != "num_classes"}
 
     def get(name: str) -> Any:
         given = [key for key in arrays if str(key).removesuffix("s") == name]
         if len(given) > 1:
             raise DataError(f"{what}: {' and '.join(given)} are one array; give one")
-        unread.difference_update(given)
+        unread.difference_update(map(str, given))
         return arrays[given[0]] if given else None
 
     def part(prefix: str, kind: str) -> Part:

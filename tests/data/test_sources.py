@@ -199,6 +199,7 @@ test_what_cannot_be_meant_gives_one_sentence = refusals(
     ((X, [*WORDS[Y][:-1], np.nan]), "all of them strings; got nan at position 49"),
     ({"image": X, "label": Y, "id": 2**63 + np.arange(50, dtype="u8")}, "below 2.63;"),
     ({"image": X, "label": Y, "test_image": U}, r"\(test_image would not be read\)"),
+    ({"image": X, "label": Y, "weight": Y}, r"\(weight would not be read\)"),
     ((X, [[1], [2, 3]]), "pool: labels cannot be read as one array .*inhomogen"),
     ((X.astype(object), Y), r"images must be numbers; got objects \(int\)"),
     ((masked(), Y), "images have masked entries"),
