@@ -205,6 +205,11 @@ def assignments(options: Any) -> tuple[list[tuple[str, str]], list[tuple[str, st
                 f"train.epochs=3; got {word!r}"
             )
         pairs.append((path.strip(), text.strip()))
+    paths = [path for path, _ in (*settings_of(options), *pairs)]
+    if twice := {path for path in paths if paths.count(path) > 1}:
+        raise ValueError(
+            f"{min(twice)} is given twice; give it once, as an option or in --set"
+        )
     settings = [pair for pair in pairs if pair[0].partition(".")[0] in _PARTS]
     return settings, [pair for pair in pairs if pair not in settings]
 

@@ -86,6 +86,8 @@ def sweep(argv: Sequence[str]) -> int:
     check_minutes(options.minutes)
     as_loggers(options.log)
     values = numbers(options.values, "--values")
+    if values and all("=" in word for word in options.axes):
+        raise ValueError("--values is for an axis without values; each has its own")
     axes = [Axis.parse(word, config, values) for word in options.axes]
     assert options.out is not None
 

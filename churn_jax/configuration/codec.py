@@ -194,8 +194,9 @@ def replaced(config: T, changes: Iterable[tuple[str, Any]], above: str = "") -> 
         if rest:
             inside.setdefault(field, []).append((rest, value))
             continue
-        if isinstance(value, dict) and dataclasses.is_dataclass(old):
-            value = from_json(type(old), value)  # of a record
+        whole = isinstance(value, dict) and dataclasses.is_dataclass(old)
+        if whole and len(value) == len(_hints(type(old))):
+            value = from_json(type(old), value)  # of a record, which has all settings
         if dataclasses.is_dataclass(old) and not isinstance(value, type(old)):
             first = f"{above}{field}.{dataclasses.fields(old)[0].name}"
             raise ValueError(

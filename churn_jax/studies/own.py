@@ -164,6 +164,8 @@ def study(
             f"two columns are called {min(twice)!r}; give each function a name of its "
             "own"
         )
+    if own := {*changes, "epochs", "batch_size"} & {*(settings or ())}:
+        raise ValueError(f"settings name {min(own)}, which has an argument; give that")
     changes |= settings or {}
     train = replaced(recipe.train, changes.items())
     own_rate = hasattr(OPTIMIZERS.find(train.optimizer.name), "update")

@@ -28,6 +28,8 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("study digits --set codistill_skl.beta=big", "'big'"),
         ("study digits --set train.epoch=3", "no setting 'epoch'"),
         ("study digits --set train.epochs=2.5", "train.epochs must be a whole number"),
+        ("study digits --set train.epochs=2 --epochs 3", "train.epochs is given twice"),
+        ("study digits --set train.epochs=2 train.epochs=3", "epochs is given twice"),
         ("study digits --set data.nme=x", "data has no setting 'nme'"),
         ("study digits --set model=x", "model must be an object"),
         ("study digits:tiny --data missing.npz", "missing.npz"),
@@ -42,6 +44,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "sweep digits codistill_skl.beta=1 --points-per-program -1",
             "points_per_program must be at least 0; got -1",
         ),
+        ("sweep digits codistill_skl.beta=0.1 --values 0.5", "--values is for an axis"),
         ("sweep digits entropy.alpha=0.1,2", "alpha must be from 0 to 1; got 2.0"),
         (
             "sweep digits codistill_skl.beta=0.1 codistill_skl.beta=0.1,0.3",

@@ -46,10 +46,10 @@ def test_without_libtpu_the_command_says_how_to_install_it(refused, monkeypatch)
 
 def test_options_are_those_of_the_study():
     config, options, meshed = read_plan(
-        ["digits", "--replicas", "4", "--mesh", "replica=4", "--set", "entropy.alpha=2"]
+        ["digits", "--replicas", "4", "--mesh", "replica=4", "--set", "entropy.alpha=1"]
     )
     assert (config.train.replicas, config.train.mesh.replica, meshed) == (4, 4, True)
-    assert float(config.spec("entropy").method.alpha) == 2
+    assert float(config.spec("entropy").method.alpha) == 1
     assert options.topology == "v5e:4x4"
 
 

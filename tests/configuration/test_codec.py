@@ -17,7 +17,7 @@ from churn_jax.configuration.codec import (
     without,
 )
 from churn_jax.configuration.network import ModelConfig
-from churn_jax.configuration.training import TrainConfig
+from churn_jax.configuration.training import Seeds, TrainConfig
 from churn_jax.methods import ERM, Codistillation, MinimumEntropy
 from tests.experiments.presets import STUDIES, study
 from tests.refusals import refusals
@@ -100,8 +100,13 @@ def test_arrays_are_written_in_the_fewest_digits_and_read_as_float32():
 def test_settings_are_replaced_by_their_paths():
     changed = replaced(TrainConfig(), [("epochs", 3), ("optimizer.momentum", 0.0)])
     assert (changed.epochs, changed.optimizer.momentum) == (3, 0.0)
-    # As a record has it.
-    assert replaced(changed, [("seeds", {"init": "fixed"})]).seeds.init == "fixed"
+    # As a record has it; another one would set what it does not name to its default.
+    seeds = to_json(Seeds(init="fixed"))
+    assert replaced(changed, [("seeds", seeds)]).seeds.init == "fixed"
+    with pytest.raises(
+        ValueError, match=r"name one of its settings \(seeds.base\); got"
+    ):
+        replaced(changed, [("seeds", {"init": "fixed"})])
 
 
 @pytest.mark.parametrize(

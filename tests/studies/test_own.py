@@ -337,7 +337,8 @@ def test_versions_of_a_model_are_updates(configured):
             "needs|arguments: 'value'",
         ),
         ({"optimizer": "adam", "learning_rate": lambda step: 0.1}, "a function; give"),
-        ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer must be a Opt"),
+        ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer, which has an argum"),
+        ({"settings": {"seeds.base": 3}}, "seeds.base, which has an argument; give"),
         (
             {"learning_rate": 0.5},
             "the optimizer is a transformation with a rate of its",
