@@ -3,6 +3,7 @@
 import numpy as np
 from scipy import special
 
+_NOTHING = 1e-290
 _LATTICE = 1 << 20  # most flips for which the sign-flip distribution is exact
 
 
@@ -84,9 +85,10 @@ def sign_flip_exact(net) -> float:
         return float(2.0 * special.ndtr(-observed / np.sqrt(np.square(sizes).sum())))
     points = 1 << (2 * most + 1).bit_length()
     angle = 2.0 * np.pi / points * np.arange(points // 2 + 1)
-    transform = np.ones(len(angle))
+    transform, alive = np.ones(len(angle)), np.arange(len(angle))
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        transform *= np.cos(size * angle) ** count
+        transform[alive] *= np.cos(size * angle[alive]) ** count
+        alive = alive[np.abs(transform[alive]) > _NOTHING]  # many vanish soon
     chances = np.maximum(np.fft.irfft(transform, points)[observed : most + 1], 0.0)
     return float(np.clip(2.0 * chances.sum(), 2.0 ** (1 - len(sizes)), 1.0))
 
