@@ -248,11 +248,11 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 _KINDS = ("kind", "prediction_column", "class_map")
 _CLASSES = (*_KINDS, "order")
 _OUTCOMES = ("lower_is_better", "grades", "normalize", "tolerance", "errors")
-_OF_TWO = ("labels", "any_time", "slices", "by", "pool", "equivalent")
-_OF_TWO += ("lower_is_better",)
+_UPDATE_ONLY = ("labels", "any_time", "slices", "by", "pool", "equivalent")
+_UPDATE_ONLY += ("lower_is_better",)
 # What is compared, options that would have no effect, and the reason.
 _REFUSED = (
-    ("noise", (*_CLASSES, *_OF_TWO), "is for OLD and NEW, not for --noise"),
+    ("noise", (*_CLASSES, *_UPDATE_ONLY), "is for OLD and NEW, not for --noise"),
     ("outcomes", _CLASSES, "is for predicted classes; here are outcomes"),
     ("classes", _OUTCOMES, "is for outcomes; here are predicted classes"),
     ("classes", ("order",), "is for a folder of versions; here are OLD and NEW"),
@@ -282,7 +282,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints and writes the output files; returns the exit code."""
     name = argv[0] if argv and argv[0] in _COMMANDS else ""
     function, kind, description, needed = _COMMANDS[name]
-    whole = f"{program} {shlex.join(argv)}"
+    command = f"{program} {shlex.join(argv)}"
     if name:
         program, argv = f"{program} {name}", argv[1:]
     else:
@@ -310,7 +310,7 @@ def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
             result = _function(function)(**_settings(given))
         else:
             result = _compared(given, program)
-    return _shown_and_saved(result, given, whole, program)
+    return _shown_and_saved(result, given, command, program)
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -395,7 +395,7 @@ def _label(given: dict[str, Any], program: str) -> int:
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a function of the package: what is given, but for its output."""
+    """The given options that are arguments of a function of the package."""
     found = {
         name: value
         for name, value in given.items()
@@ -494,7 +494,7 @@ def _compared(given: Mapping[str, Any], program: str) -> Any:
         what = "noise"
         if old is not None or limits["gates"]:
             raise ValueError(
-                "--noise is about runs of one version: no NEW and no limits"
+                "--noise compares runs of one version: leave OLD, NEW and limits out"
             )
     elif old is None:
         raise ValueError(

@@ -44,7 +44,7 @@ def fail(sentence: str, program: str) -> int:
 
 
 def sentence_of(error: Exception) -> str:
-    """The message of an error; those of other libraries are cut."""
+    """The message of an error; long ones of other libraries are shortened."""
     said = str(error)
     if isinstance(error, (ValueError, TypeError)):
         return said

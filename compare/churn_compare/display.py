@@ -180,7 +180,7 @@ class CompareResult(Display, Measured):
     read: tuple[str, ...] = ()
 
     def each(self) -> dict[str, Measured]:
-        """Measures by name; here one without a name."""
+        """Measures by name; here one, whose name is empty."""
         return {"": self}
 
     @property
@@ -231,7 +231,7 @@ class OutcomesResult(Display):
 
     @property
     def title(self) -> str:
-        """Names of both versions; that of the only one of a noise floor."""
+        """Names of both versions, or of the one version of a noise floor."""
         return f"{self.old} → {self.new}" if self.new else self.old
 
     def verdict(self) -> dict[str, list[str]]:

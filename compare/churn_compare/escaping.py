@@ -37,7 +37,7 @@ def terminal_text(text: str, style: str = "") -> "Text":
 
 
 def markdown_text(text: str) -> str:
-    r"""Printable text without Markdown or links that mentions nobody on GitHub."""
+    r"""Printable text without Markdown, links or mentions of people on GitHub."""
     text = re.sub(r"([\\`*_{}\[\]<>|~&$])", r"\\\1", printable(text))
     text = re.sub(r"^(\d*)(#+|[+.)-])(?=\s)", r"\1\\\2", text)  # a heading or a list
     # Mentions of people, issues and requests, and bare links.

@@ -92,8 +92,8 @@ def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 def largest_changes(
     measure: Measure, ids: np.ndarray, listed: int
 ) -> tuple[tuple[Change, ...], int]:
-    """The examples that fall most, or lie farthest apart."""
-    best = lowest = np.zeros(len(ids), int)  # of several runs, those that fall most
+    """The examples that fall most, or whose outcomes lie farthest apart."""
+    best = lowest = np.zeros(len(ids), int)  # runs between which an example falls most
     if not measure.judged:
         fall = measure.distance(measure.old[0], measure.new[0])
     else:

@@ -36,7 +36,7 @@ Judged = tuple[Interval, State, str]  # the number, the state and a text
 def judge(
     gates: Sequence[Gate], found: Measured, among: Sequence[Gate] = ()
 ) -> tuple[GateOutcome, ...]:
-    """Outcomes of gates, perhaps `among` others; waived flips are left out."""
+    """Outcomes of `gates`, some of `among` if given; waived flips do not count."""
     if found.waived is not None:
 
         def without(of: Any, rate: Interval | None) -> Any:

@@ -17,8 +17,8 @@ _ROUNDING = 1e-9
 
 def value_text(interval: Interval, unit: Unit) -> str:
     """The number with its unit, without its interval."""
-    # The last digit shown is the first one of a sixth of the interval's width, or one
-    # of the next two if a share, or an end of a change, would otherwise look like zero.
+    # Digits go down to the first one of a sixth of the interval's width, and up to two
+    # further if a share, or an end of a change, would otherwise be shown as zero.
     text = _number(interval.value, unit, _decimals(interval, unit))
     return text + _ENDING.get(unit, "") if math.isfinite(interval.value) else text
 

@@ -32,7 +32,7 @@ class Option:
 
 
 def options_of(cls: type, positional: bool = False) -> dict[str, Option]:
-    """Options of a dataclass by path; with `positional`, positional arguments."""
+    """Options of a dataclass by path, or its positional arguments if `positional`."""
     every = _options(cls, None, "", "--")
     return {o.path: o for o in every if o.positional == positional}
 
@@ -49,7 +49,7 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
         if dataclasses.is_dataclass(default):
             inside = prefix if tyro.conf.OmitArgPrefixes in markers else f"{word}."
             yield from _options(type(default), default, f"{path}.", inside)
-        # None in place of settings, which have options of their own, is not an option.
+        # A nested dataclass that is None by default is not an option.
         elif default is not None or not any(
             map(dataclasses.is_dataclass, typing.get_args(kind))
         ):

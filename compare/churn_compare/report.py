@@ -1,6 +1,6 @@
 """The report of an update or of versions, in three levels of detail.
 
-A terminal shows the verdict, a comment and a notebook the summary, a page all of it.
+A terminal shows the verdict, a comment or a notebook the summary, a page everything.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from churn_compare.quantities import QUANTITIES
 from churn_compare.result import Curve, GateOutcome, Measured, MeasureFindings, Version
 from churn_compare.verdict import gate_sentence, sentences
 
-_OF_STEP = 20  # regressions of each of several updates
+_OF_STEP = 20  # regressions listed for each update of a folder
 _MANY, _SHORT = 8, 10  # most versions, and characters of a name, as headings
 FEW = 10  # examples of a bin below which its mark is hollow
 _SIZE = (5.4, 4.2)  # inches of a figure

@@ -33,7 +33,7 @@ ROUNDING = 1e-9  # errors of sums and differences of shares, which fail no condi
 class Version:
     """One side of the comparison."""
 
-    name: str  # of the file or as given
+    name: str  # name of the file, or the name given
     kind: str  # "logits", "probabilities" or "classes"
     runs: int  # number of runs compared
     classes: int  # number of classes it knows

@@ -134,11 +134,12 @@ def regressions_table(result: CompareResult, shown: Sequence[Regression]) -> Tab
 
 
 def change_blocks(measure: MeasureFindings) -> list[Block]:
-    """The largest falls, or changes if no outcome is better, worst first."""
+    """The largest falls, or changes if no outcome is better or worse."""
     if not measure.changes:
         return [Text("There is none.")]
-    said = f"{count_text(measure.changes_total)} in all, worst first."
     floor = "runs_differ" in measure.quantities
+    order = "worst" if measure.judged or floor else "largest"
+    said = f"{count_text(measure.changes_total)} in all, {order} first."
     sides = ("One run", "Another") if floor else ("Old", "New")
     heads = [Column(head, "left") for head in ("Example", *sides)]
     goal = any(change.target for change in measure.changes)

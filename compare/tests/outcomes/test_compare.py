@@ -176,7 +176,7 @@ def test_sets_and_rankings_of_lists_and_texts():
     assert found["ranking"]["mean_distance"].value == pytest.approx(1 / 3)
     assert found["set"]["mean_distance"].value == 0.5
     assert found["ranking, first 2"]["mean_distance"].value == pytest.approx(1 / 3)
-    assert not found["set"].judged
+    assert not found["set"].judged and "1 in all, largest first" in found.markdown()
     other = compare_outcomes(old, {**new, "ranking": ["a;b;d", "a;b;c"]})["ranking"]
     assert other["mean_distance"].value == 0 and other["share_changed"].value == 0.5
     printed = "['a',_'b'] {'b','a'} ('a','b') set(['b','a']) ['a'_'b'] ['a',_\"b\"] "
