@@ -162,11 +162,11 @@ class UnpackedFile(io.RawIOBase):
         self._file, self._read, self._free = gzip.open(path), 0, _free_memory()
 
     def readable(self) -> bool:
-        """True."""
+        """Returns True."""
         return True
 
     def readinto(self, room: Any) -> int:
-        """As of any file."""
+        """Reads bytes into `room`; returns their number."""
         count = self._file.readinto(room)
         self._read += count
         if self._free is not None and self._read > self._free / 2:
@@ -177,7 +177,7 @@ class UnpackedFile(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """As of any file."""
+        """Closes the file."""
         self._file.close()
         super().close()
 

@@ -200,7 +200,7 @@ def compare_pair(
         pair: from `join`.
         gates: conditions; all other arguments are as in `compare`.
         scanned: what `scan` found of this pair; None to scan it.
-        used: columns that an option reads, with what for.
+        used: columns that an option reads, each with its purpose.
     """
     check_options(level=level, regressions=regressions, resamples=resamples, seed=seed)
     check_gates(gates, pair)  # before the long pass
@@ -299,7 +299,7 @@ def _decided(pair: Pair, scanned: Scanned) -> list[str]:
     for side, of in ((pair.old, scanned.old), (pair.new, scanned.new)):
         differ = of.predicted != of.of_scores
         if differ.any():
-            runs = " of all runs" if len(differ) > 1 else ""
+            runs = " (in all runs)" if len(differ) > 1 else ""
             said.append(
                 f"{side.name}: the decision of {int(differ.sum()):,} of "
                 f"{differ.size:,} examples{runs} is not the most probable class."
@@ -377,7 +377,7 @@ def compare_outcomes(
         by: columns of the outcomes' own files to group the examples by.
         tolerance: numbers this near count as equal.
         relative: whether `tolerance` is a share of the larger of both numbers.
-        equivalent: a margin that the change is tested to be smaller than.
+        equivalent: margin of equivalence, in the units of each measure.
         top: also compares the first `top` items of rankings, as sets.
         target_column: column of what is right, if its name is not a usual one.
         gates: conditions, as in `compare`, for every measure that has the number.
@@ -443,8 +443,8 @@ def compare_outcomes(
     flips = [of.worse.mean for of in numbers if of.judged]
     if not flips and (waivers or pool is not None or equivalent is not None):
         raise GateError(
-            "waivers, pool and equivalent are about what gets worse; nothing says "
-            "what does (a column target, or --score-column)"
+            "waivers, pool and equivalent need outcomes that can be better or worse; "
+            "give a column target, or --score-column"
         )
     if equivalent is not None:
         of_shares = any(of.decided for of in numbers)
@@ -492,7 +492,7 @@ def compare_outcomes(
 
 
 def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
-    """The outcomes of both versions, read where they are not yet."""
+    """The tables of both versions; what is not a table is read."""
     return [
         given if isinstance(given, Table) else read_outcomes(given, name, **columns)
         for given, name in zip((old, new), side_names(old, new), strict=True)
@@ -502,8 +502,8 @@ def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
 def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
     """Two versions, joined, and what each example adds to their first measure."""
     reading = {name: given for name, given in reading.items() if given is not None}
-    of_scores = ("score_columns", "lower_is_better", "grades")
-    columns = {name: reading.pop(name) for name in of_scores if name in reading}
+    outcome_options = ("score_columns", "lower_is_better", "grades")
+    columns = {name: reading.pop(name) for name in outcome_options if name in reading}
     classes = {"kind", "old_kind", "new_kind", "prediction_column"} & reading.keys()
     label_column = reading.pop("target_column", reading.pop("label_column", None))
     if not classes and (columns.get("score_columns") or has_outcomes(old)):

@@ -30,7 +30,7 @@ def errors_of(what: Any) -> Iterator[None]:
     try:
         yield
     except (PredictionsError, ArrayFileError) as error:
-        why = str(error).removeprefix(f"{what}: ")  # which may be there already
+        why = str(error).removeprefix(f"{what}: ")  # it may begin with it already
         raise PredictionsError(f"{what}: {why}") from error
 
 
@@ -70,7 +70,7 @@ def canonical(text: str) -> str:
 
 
 def check_lengths(texts: Any, what: str) -> None:
-    """Refuses texts that are too long for a name; NumPy would give each its room."""
+    """Refuses names that are too long: NumPy gives all the width of the longest."""
     longest = arrow.max(arrow.utf8_length(texts)).as_py() or 0
     if longest > _LONGEST:
         raise PredictionsError(
@@ -117,7 +117,7 @@ def as_labels(labels: Any) -> np.ndarray:
 
 
 def as_ids(column: Any, what: str = "ids") -> np.ndarray:
-    """Ids as int64, or as strings if they do not all fit."""
+    """Ids as int64, or as strings if some are not 64-bit integers."""
     # An id is what it is written as: 7 and "7 " are equal, "007" is another.
     if not hasattr(column, "null_count"):
         values = _vector(column, what)

@@ -11,14 +11,14 @@ from churn_compare.estimates import Groups, Intervals, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, canonical, rows_of
 from churn_compare.example_numbers import Numbers
 from churn_compare.labelling import Sampling
-from churn_compare.number_text import count_text, listed
+from churn_compare.number_text import listed
 from churn_compare.pair import Pair
 from churn_compare.quantities import in_order
 from churn_compare.result import Clusters, Group, Interval, Pooled, Waived, Waiver
 from churn_compare.significance import holm
 
 _NAMED = 5  # ids named in a note
-NEEDLESS = "about an example that is not a negative flip"
+NEEDLESS = "about examples that are not negative flips"
 NO_VALUE = "(none)"  # the slice of examples that have no value
 
 
@@ -173,13 +173,11 @@ def waived_rows(
     needless = [w for w in found if w not in used and w not in unknown]
     notes = []
     for which, what in (
-        (expired, "past its date and without effect"),
-        (unknown, "about an id that is not compared"),
+        (expired, "past their dates and without effect"),
+        (unknown, "about ids that are not compared"),
         (needless, NEEDLESS),
     ):
         if which:
-            many = f"{count_text(len(which))} waivers are each"
-            many = "A waiver is" if len(which) == 1 else many
-            notes.append(f"{many} {what}: {listed(which, _NAMED)}.")
+            notes.append(f"Waivers {what}: {listed(which, _NAMED)}.")
     rows = np.array([*used.values()], np.int64)
     return rows, tuple(valid[w] for w in used), tuple(notes)

@@ -31,7 +31,7 @@ class Table:
     class_names: tuple[str, ...] | None = None  # `C` names; None for numbers only
     ids: np.ndarray | None = None  # `[N]` unique integers or strings; None for rows
     labels: np.ndarray | None = None  # `[N]` class numbers, perhaps of unknown classes
-    label_names: tuple[str, ...] | None = None  # names, if `labels` are places in it
+    label_names: tuple[str, ...] | None = None  # names that `labels` index, if any
     runs: tuple[int | str, ...] = (0,)  # names of the runs that did not stop early
     notes: tuple[str, ...] = ()  # sentences about how the file was read
     account: Account | None = None  # what was read; None for arrays without names
@@ -52,7 +52,7 @@ class Table:
 
     @property
     def truth(self) -> str:
-        """Name of its truths, which must be equal in both versions; "" without any."""
+        """What both versions must share: "targets", "labels" or "" (nothing)."""
         judged = {*self.measures.values()} - {"correct", "score"}
         if judged and self.target is not None:
             return "targets"
@@ -191,7 +191,7 @@ class Pair:
 
 
 _CLOSER = 2.0  # ratio of differences from other runs and from the same run
-_BY_CHANCE = 3  # examples by which it may be off
+_BY_CHANCE = 3  # examples by which the ratio may be missed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -247,9 +247,9 @@ class Scanned:
 
 def run_by_run(scanned: Scanned) -> Scanned:
     """Pairs run r of both sides if the new runs were started from the old ones."""
-    # They were, or are the same, if every run differs from the run of its name on less
-    # than half as many examples as from any other run of either side, a few examples
-    # aside. Independent runs of two versions hardly ever look like that.
+    # That holds, also for equal runs, if every run differs from the run of its name on
+    # less than half as many examples as from any other run of either side, a few
+    # examples aside. Independent runs of two versions hardly ever look like that.
     R = len(scanned.old.predicted)
     if R == 1 or scanned.paired:
         return scanned

@@ -39,12 +39,12 @@ from churn_compare.store import INDEX
 from churn_compare.stored_logits import StoredLogits
 
 _PARTLY = (
-    "some examples have no label; a folder of versions takes labels of all, or none"
+    "some examples have no label; in a folder, all examples must have labels, or none"
 )
 _IN_MEMORY = 512 << 20  # bytes of scores; those of more versions stay on the disk
 _SHOWN = 5  # names that a message lists
 ABOUT_ALL = ("labels", "ids", "slices")  # files about all versions
-PREDICTIONS = "predictions"  # the file in a folder of its own
+PREDICTIONS = "predictions"  # stem of the file in a version's folder
 
 
 def compare_versions(
@@ -171,8 +171,8 @@ def compare_versions(
     new_chains = (not step.paired for step in steps)
     chains = [*itertools.accumulate(new_chains, initial=0)]
     found = version_matrices(predicted, truth, chains)
-    of_runs = ("flips", "version")
-    matrices = {name: of for name, of in vars(found).items() if name not in of_runs}
+    per_run = ("flips", "version")
+    matrices = {name: of for name, of in vars(found).items() if name not in per_run}
     notes = [*files.notes, *(n for step in steps for n in (*step.read, *step.notes))]
     # A waiver is needless if it is in every step.
     notes = [note for note in notes if NEEDLESS not in note]
@@ -210,7 +210,7 @@ def _read(
 
 
 def _labels_of_one(sides: Sequence[Table]) -> Any:
-    """Labels of one version for versions without; None if all have labels."""
+    """Labels of one version, for the others; None if all or none have labels."""
     for side in sides:
         if side.labels is not None and (side.labels == NO_LABEL).any():
             raise PredictionsError(f"{side.name}: {_PARTLY}")
@@ -333,7 +333,7 @@ def _predictions_of(entry: Path) -> Path | None:
             f"{entry}: both {there[0].name} and {there[1].name} are there; only one "
             "can be the version's predictions"
         )
-    if (entry / INDEX).is_file() or parts_of(entry):  # which are refused
+    if (entry / INDEX).is_file() or parts_of(entry):  # refused when it is read
         return entry
     return there[0] if there else None
 

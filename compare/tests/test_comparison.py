@@ -165,7 +165,7 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     confident = {r.old_confidence for r in found.regressions}
     assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())
-    said = f"decision of {count} of 900 examples of all runs is not the most probable"
+    said = f"decision of {count} of 900 examples (in all runs) is not the most probable"
     assert said in " ".join(found.read)
     assert "read: " in found.read[0]
 

@@ -14,7 +14,7 @@ class Account(NamedTuple):
     # Roles and their columns, such as "id" or "prediction (column pred)".
     read: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # columns, rows or measures that no number uses
-    names: tuple[str, ...] = ()  # of columns in `left_out`, which may say why, too
+    names: tuple[str, ...] = ()  # columns of `left_out`, without the reasons
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ class Account(NamedTuple):
         return self.names or tuple(of.partition(" (")[0] for of in self.left_out)
 
     def using(self, columns: Mapping[str, str]) -> "Account":
-        """The account where an option has read columns: name to what for."""
+        """The account once options have read `columns` (name to purpose)."""
         names = dict(zip(self.left_out, self.columns))
         used = [name for name in names.values() if name in columns]
         read = (*self.read, *(f"{columns[name]} (column {name})" for name in used))
@@ -71,7 +71,7 @@ DOUBTS: dict[str, str] = {
 
 
 def settle(doubts: Iterable[Doubt], confirmed: Collection[str]) -> tuple[str, ...]:
-    """Notes about the confirmed doubts."""
+    """Notes about confirmed doubts; raises for doubts that are not."""
     confirmed = names_of(confirmed)
     if unknown := sorted(set(confirmed) - DOUBTS.keys()):
         raise ValueError(

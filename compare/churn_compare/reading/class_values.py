@@ -46,7 +46,7 @@ class ClassValues(NamedTuple):
     names: tuple[str, ...] | None
 
     def known(self) -> "ClassValues":
-        """Those of the examples that have a class."""
+        """The values of the examples that have a class."""
         return ClassValues(self.numbers[self.numbers != NO_LABEL], self.names)
 
 
@@ -74,7 +74,7 @@ def as_class_values(
     """Class numbers and names from values of any unambiguous type.
 
     Texts that are all numbers are numbers, otherwise all are names; booleans are named
-    False and True. How many may be `lacking` a value, which have `NO_LABEL` then.
+    False and True. `lacking`: how many may have no value; these get `NO_LABEL`.
     """
     shape = None
     if not hasattr(values, "null_count"):
@@ -195,7 +195,7 @@ def similar_classes(
     for first, *others in groups.values():
         group = {first, *others}
         known = [group <= set(side) for side in sides]
-        # Who knows both spellings, tells a from A.
+        # A version that knows both spellings tells them apart.
         if not (all(known) or (any(known) and group <= set(labels))):
             found += [f"{names[first]!r} and {names[other]!r}" for other in others]
     if not found:

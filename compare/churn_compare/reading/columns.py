@@ -94,7 +94,7 @@ class Roles(NamedTuple):
         return tuple(n for n in (*self[:4], *scores) if n is not None)
 
     def doubtful(self, kind: Kind | None) -> bool:
-        """True if the scores may be something else, as there is a prediction column."""
+        """True if scores next to a prediction column may be something else."""
         scores = self.scores
         if self.prediction is None or scores is None or kind is not None:
             return False
@@ -178,9 +178,9 @@ def find_column(
         return given
     found = [name for name in names if plain(name) in known]
     if len(found) > 1:
-        way_out = OPTIONS.get(what, "renaming the others")
+        way_out = OPTIONS.get(what, "a new name for the others")
         raise PredictionsError(
-            f"{' and '.join(found)} could both be the {what} column; {way_out} says "
+            f"{' and '.join(found)} could be the {what} column; {way_out} says "
             "which it is"
         )
     return found[0] if found else None

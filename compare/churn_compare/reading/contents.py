@@ -54,7 +54,7 @@ class Contents:
     # The Parquet file with the columns of scores that the table does not have yet.
     late: Any = None
     notes: tuple[str, ...] = ()  # sentences that a user should know
-    read: tuple[str, ...] = ()  # of the account: what is unusual about the file
+    read: tuple[str, ...] = ()  # what is unusual about the file, for the account
 
     @property
     def columns(self) -> Mapping[str, Any]:

@@ -252,19 +252,19 @@ def from_zero(numbers: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def without_clusters(slices: Any, clusters: ExampleValues, id_column: str | None):
-    """The slices less the column that says which examples belong together."""
+    """The slices without the column of clusters."""
     if slices is None or not clusters.column:
         return slices
     return read_slices(slices, id_column, without=clusters.column)
 
 
 def _where(given: Any, what: str) -> str:
-    """Its name in messages: its path or its kind."""
+    """The name of `given` in messages: its path, else `what`."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
 
 
 def _by_id(given: Any, what: str) -> Any:
-    """Two columns, if it maps ids to values and not names to columns."""
+    """A mapping of ids to values as two columns; all else unchanged."""
     if not isinstance(given, Mapping) or any(np.ndim(v) > 0 for v in given.values()):
         return given
     return {"id": list(given.keys()), what: list(given.values())}

@@ -1,4 +1,4 @@
-"""Outcomes of joined examples as measures: numbers, or places in what there is."""
+"""Outcomes of joined examples as measures: numbers, or indices of distinct values."""
 
 import ast
 import contextlib
@@ -217,7 +217,7 @@ def _coded(
     new: tuple[Table, np.ndarray],
     normalize: Normalization,
 ) -> Measure:
-    """Texts, sets and rankings as places in what there is on either side."""
+    """Texts, sets and rankings as indices of the distinct values of both sides."""
     texts = [side.at(rows, name) for side, rows in (old, new)]
     named, count = kind in ("answer", "label"), len(old[1])
     goal = target_of(answers_of if named else lists_of, old, new, normalize=normalize)
@@ -256,7 +256,7 @@ def _coded(
 
 
 def _placed(things: Sequence[tuple]) -> tuple[list[tuple], np.ndarray]:
-    """The distinct things, and the place of each in them."""
+    """The distinct values, and the index of each given value."""
     place = {thing: i for i, thing in enumerate(dict.fromkeys(things))}
     return list(place), np.array([place[thing] for thing in things])
 

@@ -59,7 +59,7 @@ ITEM = "\x1f"  # before every item of a list, as text
 
 
 def outcome_columns(names: Sequence[str]) -> list[str]:
-    """Those columns that are outcomes by their names."""
+    """The columns whose names are those of outcomes."""
     lower = {name.strip().lower(): name for name in names}
     found = [name for of, name in lower.items() if of in COLUMNS]
     return found or [lower[name] for name in _ALONE if name in lower][:1]

@@ -18,8 +18,8 @@ ROWS = 16_384  # converted at once
 _NEAR = 0.01
 _BRACKETS = re.compile(r"[\[\](),;]|(array|tensor|dtype=.*)")
 _FRACTIONS = (
-    "; if they are scores of class 1 of two, say their kind (logits or probabilities), "
-    "if they are numbers of a regression, call the column value"
+    "; if they are scores of class 1 of two, say their kind (logits or probabilities); "
+    "if they are a regression's, call the column value"
 )
 
 
@@ -145,7 +145,7 @@ def predicted(column: Any, name: str) -> Scores:
 def with_numbers(
     columns: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The columns, those of these names as numbers; None if they are none."""
+    """The columns, with `names` as numbers; None if some hold other values."""
     texts = [name for name in names if arrow.types.is_string(columns[name].type)]
     if not all(n in texts or arrow.is_number(columns[n].type) for n in names):
         return None

@@ -246,7 +246,7 @@ def _of_arrays(
         if not runs:
             raise PredictionsError("every run stopped before its end")
         listed = ", ".join(map(str, stopped))
-        notes = (f"runs {listed} stopped early and are left out.",)
+        notes = (f"runs that stopped early are left out: {listed}.",)
         values = scores.values
         if isinstance(values, np.memmap) and values.ndim == 3:  # stays on the disk
             values = StoredLogits([values])
@@ -349,7 +349,7 @@ def _seeds(names: list[str]) -> list[str]:
 def _name_numbers(
     columns: dict[str, Any], metadata: Any, roles: Roles
 ) -> tuple[str, ...] | None:
-    """Replaces class numbers by the names that Hugging Face records; the names, too."""
+    """Replaces class numbers by names that Hugging Face records; returns those."""
     used = [name for name in (roles.label, roles.prediction) if name is not None]
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
@@ -372,7 +372,7 @@ def _name_numbers(
 
 
 def _not_scores(columns: dict[str, Any], roles: Roles, doubtful: bool) -> str:
-    """Why what looks like scores is not those of all classes, or ""."""
+    """Why columns that look like scores are not; "" if they are."""
     scores = roles.scores
     if isinstance(scores, ScoreColumns) and not scores.sure:
         parsed = with_numbers(columns, scores.columns)
@@ -494,7 +494,7 @@ def _side(
     notes: tuple[str, ...] = (),
     runs: tuple[int | str, ...] | None = None,
 ) -> Table:
-    """A side of what was read, once its parts are consistent."""
+    """A table of what was read; raises if its parts are inconsistent."""
     values, examples, decided = scores.values, scores.values.shape[1], None
     if roles.scores is not None and roles.prediction is not None:
         found = columns[roles.prediction]

@@ -183,7 +183,7 @@ def test_runs_that_stopped_are_left_out(tmp_path, monkeypatch):
         side = read_side(given, "v1")
         assert side.runs == (0, 1)
         np.testing.assert_array_equal(side.values, runs[:2])
-        assert side.notes == ("v1: runs 2 stopped early and are left out.",)
+        assert side.notes == ("v1: runs that stopped early are left out: 2.",)
     monkeypatch.setattr(array_files, "_MAPPED_BYTES", 1)
     stored = read_side(tmp_path / "p.npz").values
     assert isinstance(stored.parts[0], np.memmap)  # and none of it is read
@@ -318,10 +318,10 @@ def test_vectors_and_arrays_have_their_roles_too(given, options, read):
 
 
 UNCLEAR = """
-pred=P output=P | pred and output could both be the prediction column; --prediction-col
-label=Y class=Y pred=P | label and class could both be the label column; --label-column
+pred=P output=P | pred and output could be the prediction column; --prediction-col
+label=Y class=Y pred=P | label and class could be the label column; --label-column
 class=P prob_0=HALF prob_1=HALF | --label-column class or --prediction-column class says
-id=P example_id=P pred=P | id and example_id could both be the id column; --id-column
+id=P example_id=P pred=P | id and example_id could be the id column; --id-column
 label=Y score=SURE | --kind probabilities --prediction-column score takes it
 y_true=Y score=SURE | what column score next to y_true is
 Class=Y score=SURE | what column score next to Class is
@@ -504,7 +504,7 @@ TEXTS = {  # a file and its text
     ("a.csv", "p_0,p_0\n1,0\n"): "more than once",
     ("a.csv", "p_0,p_2\n1,0\n"): "class numbers 0 to 1",
     ("a.csv", "prob_0,x\n1,0\n"): "scores of one class",
-    ("a.csv", "y_true,label,p_0,p_1\n1,1,1,0\n"): "could both be the label column",
+    ("a.csv", "y_true,label,p_0,p_1\n1,1,1,0\n"): "could be the label column",
     ("a.csv", "0.1,0.9\n0.8,0.2\n"): "must be names of columns, .* the number 0.1",
     ("a.csv", "2\n0\n1\n"): "here it has the number 2",
     ("a.csv", "id,prediction\n1,0\nid,prediction\n2,1\n"): "stands in line 3 again",
