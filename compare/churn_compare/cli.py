@@ -472,9 +472,12 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )
+        # In a folder that is read, tables are predictions, and JSON may be a log.
+        table = place.lower().endswith(contents.ENDINGS)
+        if path.is_file() and place.lower().endswith((".json", ".eval")):
+            with path.open("rb") as file:
+                table = not file.read(99).startswith(b'{\n "format":')  # no report
         for known, what in taken.items():
-            # A page or a table in a folder of predictions is not taken for them.
-            table = place.lower().endswith((*contents.ENDINGS, ".json", ".eval"))
             if place == known or (table and Path(known) in Path(place).parents):
                 where = "lies within" if place != known else "would write over"
                 raise ValueError(f"--{name}: {path} {where} {what}; name another")

@@ -226,7 +226,7 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
         ),
         ("--noise r.json s.json --json s.json", "--json: s.json would write over what"),
         (". --json ./study.json", "study.json lies within what is read; name another"),
-        ("suite . new --json a.json", "--json: a.json lies within what is read"),
+        ("label . old.npy --out a.csv", "--out: a.csv lies within what is read"),
         (f"label {SIDES} --out ./new.npy", "a queue is a CSV file; name it .csv"),
         ("label a.csv b.csv --out ./b.csv", "b.csv would write over what is read"),
         (". --by region", "--by is for OLD and NEW; a folder takes --slices"),
@@ -235,6 +235,7 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
 def test_wrong_files_are_named(files, refused, monkeypatch, words, message):
     monkeypatch.chdir(files)
     np.save("short.npy", np.arange(3))
+    Path("study.json").write_text("{}")
     refused(["compare", *words.split()], message)
 
 
@@ -433,5 +434,7 @@ def test_a_folder_of_versions_is_compared(files, capsys):
     words += ["--json", str(files / "v.json"), "--markdown", str(files / "v.md")]
     assert main(["compare", *words, "--max-nfr", "5%"]) == 1
     assert main(["compare", *words, "--max-nfr", "5%", "--order", "v1", "v2"]) == 0
+    again = ["compare", str(folder), "--json", str(folder / "v.json")]
+    assert main(again) == main(again) == 0  # over its own report
     assert (files / "v.html").is_file() and "v1" in (files / "v.md").read_text()
     capsys.readouterr()
