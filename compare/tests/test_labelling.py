@@ -425,5 +425,5 @@ def test_answers_without_a_target_are_judged_by_which_is_better(tmp_path):
     pairs = {"labels": rows, "clusters": np.arange(40) // 2}
     fails("clusters and a queue", compare_outcomes, *sides, **pairs)
     for options in ({"equivalent": 0.01}, {"pool": "task"}):
-        with pytest.raises(GateError, match="nothing says what does"):
+        with pytest.raises(GateError, match="can be better or worse; give"):
             compare_outcomes(*(of | {"task": [*"ab"] * 20} for of in sides), **options)
