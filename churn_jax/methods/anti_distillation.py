@@ -13,6 +13,7 @@ from churn_jax.methods.base import Method, Ramp, deploy
 from churn_jax.methods.batch import Batch, LossOutput, forward_outputs
 from churn_jax.methods.fields import coefficient, pytree, static
 from churn_jax.registry import Registry
+from churn_jax.setting_checks import check_none
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits
@@ -121,63 +122,77 @@ class AntiDistillation(Method):
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.members < 2:
-            raise ValueError(
-                "anti-distillation pushes members apart, so it needs at least two; got "
-                f"{self.members} (ERM trains one alone)"
-            )
         penalty = PENALTIES.record_name(self.penalty)
         if penalty not in PENALTIES:
             PENALTIES.find(penalty)  # says why not
         object.__setattr__(self, "penalty", penalty)
-        given = self.component_losses
-        if isinstance(given, str) or not set(given) <= set(LABEL_LOSSES):
-            raise ValueError(
+        given, on, trained = self.component_losses, self.on, self.train_on
+        norms = ("difference", "inverse_difference")
+        moments = penalty in ("correlation", "covariance")
+        sample = self.member_sample
+        check_none(
+            "",
+            (
+                self.members < 2,
+                "anti-distillation pushes members apart, so it needs at least two; got "
+                f"{self.members} (ERM trains one alone)",
+            ),
+            (
+                isinstance(given, str) or not set(given) <= set(LABEL_LOSSES),
                 f"component_losses must be some of {', '.join(LABEL_LOSSES)}; got "
-                f"{given!r}"
-            )
-        if given and len(given) != self.members:
-            raise ValueError(
+                f"{given!r}",
+            ),
+            (
+                given and len(given) != self.members,
                 f"component_losses must name one loss per member, {self.members}; got "
-                f"{len(given)}"
-            )
-        if given and self.train_on == "ensemble":
-            raise ValueError(
+                f"{len(given)}",
+            ),
+            (
+                given and trained == "ensemble",
                 "component_losses are for components that train on their own labels; "
-                "train_on='ensemble' trains their mixture"
-            )
-        if self.penalty == "cross_entropy_difference" and self.on != "logits":
-            raise ValueError(
-                f"cross_entropy_difference is between predictions and needs "
-                f"on='logits'; got {self.on!r}"
-            )
-        if not (self.order >= 1 and math.isfinite(self.order)):
-            raise ValueError(
-                f"order must be a finite number of at least 1; got {self.order}"
-            )
-        if not self.epsilon > 0:
-            raise ValueError(f"epsilon must be above 0; got {self.epsilon}")
-        moments = self.penalty in ("correlation", "covariance")
-        if self.running and not (moments and self.on in ("logits", "probabilities")):
-            raise ValueError(
+                "train_on='ensemble' trains their mixture",
+            ),
+            (
+                penalty == "cross_entropy_difference" and on != "logits",
+                "cross_entropy_difference is between predictions and needs "
+                f"on='logits'; got {on!r}",
+            ),
+            (
+                not 1 <= self.order < math.inf,
+                f"order must be a finite number of at least 1; got {self.order}",
+            ),
+            (not self.epsilon > 0, f"epsilon must be above 0; got {self.epsilon}"),
+            (
+                (self.order != 2 and penalty not in norms)
+                or (self.epsilon != 1e-3 and penalty != norms[1]),
+                f"order is of {' and '.join(norms)}, epsilon of {norms[1]}; got "
+                f"{self.order} and {self.epsilon} with penalty={penalty!r}",
+            ),
+            (
+                self.running and not (moments and on in ("logits", "probabilities")),
                 "running moments are for the correlation or covariance of logits or "
-                f"probabilities; got penalty={self.penalty!r}, on={self.on!r}"
-            )
-        if self.common_only and self.member_sample == "shared":
-            raise ValueError(
+                f"probabilities; got penalty={penalty!r}, on={on!r}",
+            ),
+            (
+                self.common_only and sample == "shared",
                 "common_only is for members with samples of their own; with "
-                "member_sample='shared' all examples are common"
-            )
-        if self.member_sample != "shared" and self.train_on != "components":
-            raise ValueError(
-                f"member_sample={self.member_sample!r} needs train_on='components': "
-                "the ensemble's output is trained on the whole batch"
-            )
-        if self.deploy == "member" and self.train_on != "components":
-            raise ValueError(
-                f"train_on={self.train_on!r} trains the ensemble's output, but "
-                "deploy='member' has none"
-            )
+                "member_sample='shared' all examples are common",
+            ),
+            (
+                sample != "shared" and trained != "components",
+                f"member_sample={sample!r} needs train_on='components': the ensemble's "
+                "output is trained on the whole batch",
+            ),
+            (
+                self.deploy == "member" and trained != "components",
+                f"train_on={trained!r} trains the ensemble's output, but "
+                "deploy='member' has none",
+            ),
+            (
+                self.gate != "input" and self.deploy != "gate",
+                f"gate={self.gate!r} needs deploy='gate'; got {self.deploy!r}",
+            ),
+        )
 
     def init_memory(self, num_classes):
         """The running moments before the first batch, if the penalty has any."""

@@ -54,9 +54,15 @@ class Ramp:
     steps: float = coefficient(0.0, "at least 0")
 
     def __post_init__(self):
-        """Refuses an unknown kind and a negative length."""
+        """Refuses an unknown kind, a negative length, and one without effect."""
         check_fields(self)
         check_coefficients(self)
+        given = isinstance(self.steps, (int, float)) and self.steps
+        if given and self.kind == "constant":
+            raise ValueError(
+                f"a constant ramp has no steps; got {self.steps}; set kind to linear "
+                "or step"
+            )
 
     def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
         """The coefficient `value` at `step`, 0 at the first update."""

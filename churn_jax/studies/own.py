@@ -21,6 +21,7 @@ from churn_jax.configuration.study import DataConfig, StudyConfig, Update
 from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
+from churn_jax.ensembles.network import parameter_names
 from churn_jax.methods import ELODI
 from churn_jax.methods.base import Method
 from churn_jax.models import MODELS
@@ -168,12 +169,14 @@ def study(
         raise ValueError(f"settings name {min(own)}, which has an argument; give that")
     changes |= settings or {}
     train = replaced(recipe.train, changes.items())
-    own_rate = hasattr(OPTIMIZERS.find(train.optimizer.name), "update")
-    if own_rate and "optimizer.learning_rate" in changes:
-        raise ValueError(
-            "learning_rate is not read: the optimizer is a transformation with a rate "
-            "of its own; give it there"
-        )
+    own = OPTIMIZERS.find(train.optimizer.name)
+    taken = () if hasattr(own, "update") else parameter_names(own)
+    for field in ("learning_rate", "weight_decay"):
+        # Built-in ones take the whole `config`.
+        if f"optimizer.{field}" in changes and not {field, "config"} & {*taken}:
+            raise ValueError(
+                f"{field} is not read: the optimizer is not given it; set it there"
+            )
     config = dataclasses.replace(
         recipe,
         train=train,

@@ -121,6 +121,12 @@ def open_session(
     else:
         session = _of_clicks(run, dataset)
     notes = [*(g.network.note for g in run.groups)]
+    warmup, epochs = run.config.optimizer.warmup_epochs, run.config.epochs
+    if warmup > epochs:
+        notes.append(
+            f"{run.name}: the warm-up of {warmup:g} epochs is longer than training, "
+            f"{epochs:g}, so the learning rate does not reach its peak"
+        )
     if directory is not None:
         notes += _restore(session, directory)
         if isinstance(session.feed, ClickFeed):

@@ -32,6 +32,7 @@ from churn_jax.methods import (
     FocalDistillation,
     MinimumEntropy,
     OneToOneDistillation,
+    Ramp,
 )
 from churn_jax.models import MIMO, MLP, BatchEnsemble
 from churn_jax.studies.folder import row_records
@@ -98,8 +99,9 @@ def test_coefficient_is_set_on_one_method_and_the_study_is_left_alone():
     assert changed.spec("baseline") is BASELINE
     assert STUDY.spec("codistill").method.beta == 0.3
     assert names(changed.methods) == names(STUDY.methods)
-    ramped = STUDY.with_coefficient("codistill.beta_ramp.steps", 7.0)
-    assert ramped.spec("codistill").method.beta_ramp.steps == 7.0
+    ramped = study(row(method=Codistillation(beta_ramp=Ramp("linear", 4.0))))
+    ramped = ramped.with_coefficient("row.beta_ramp.steps", 7.0)
+    assert ramped.spec("row").method.beta_ramp.steps == 7.0
     whole = study(row(method=Codistillation(beta=1)))  # an integer
     assert whole.with_coefficient("row.beta", 0.5).spec("row").method.beta == 0.5
 

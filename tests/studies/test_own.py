@@ -339,9 +339,10 @@ def test_versions_of_a_model_are_updates(configured):
         ({"optimizer": "adam", "learning_rate": lambda step: 0.1}, "a function; give"),
         ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer, which has an argum"),
         ({"settings": {"seeds.base": 3}}, "seeds.base, which has an argument; give"),
+        ({"learning_rate": 0.5}, "learning_rate is not read: the optimizer is not g"),
         (
-            {"learning_rate": 0.5},
-            "the optimizer is a transformation with a rate of its",
+            {"optimizer": "optax:sgd", "settings": {"optimizer.weight_decay": 0.5}},
+            "weight_decay is not read: the optimizer is not given it",
         ),
         ({"updates": ["ab"]}, "an update is a pair .old, new. of rows.*got 'ab'"),
         ({"updates": [("a", "b")]}, "an update is of 'a', which is not in the study"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.methods import Codistillation
+from churn_jax.methods import Codistillation, Ramp
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training import Interrupted, MeshShape
@@ -91,7 +91,10 @@ def test_values_default_to_multiples_of_the_preset():
     assert axis_of("student.alpha").values == (0.225, 0.45, 0.9)  # a share
     whole = SMALL.with_coefficient("student.alpha", 1.0)
     assert Axis.parse("student.alpha", whole).values == (0.25, 0.5, 1.0)
-    (row,) = rows_of("skl.beta_ramp.steps=7")
+    spec = MethodSpec("skl", "SKL", Codistillation(beta_ramp=Ramp("linear", 4.0)))
+    ramped = dataclasses.replace(SMALL, methods=(SMALL.methods[0], spec))
+    axis = Axis.parse("skl.beta_ramp.steps=7", ramped)
+    (row,) = grid_points(ramped, axis).values()
     assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
     assert (row.name, row.label) == (
         "skl.beta_ramp.steps=7",

@@ -8,10 +8,12 @@ import numpy as np
 import optax
 import pytest
 
+from churn_jax.methods import ERM
 from churn_jax.training import OPTIMIZERS, MeshShape, OptimizerConfig
 from churn_jax.training.optim import Optimizer, make_schedule
 from churn_jax.training.partition import make_mesh
 from churn_jax.training.state import _init_optimizer
+from tests.training import tiny
 
 STEPS, RATE, DECAY = 5, 0.2, 0.05
 SHAPES = {"kernel": (3, 2), "bias": (2,), "scale": (2,)}
@@ -247,6 +249,13 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
     got = factors(config, steps_per_epoch=1, epochs=10)
     expected = np.interp(np.arange(11), [0, 6, 9], [0.01, 1.0, 0.01])
     np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_a_warm_up_that_is_longer_than_training_is_said():
+    config = OptimizerConfig(warmup_epochs=9)
+    run = tiny.make_run(ERM(), network=tiny.LINEAR, optimizer=config)
+    (note,) = tiny.session_of(run).notes
+    assert "warm-up of 9 epochs is longer than training, 3, so" in note
 
 
 def test_lists_are_taken_and_options_compared():
