@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
@@ -211,12 +212,20 @@ def _check_output(method, out: Any) -> None:
             f"{name} must return its terms as a dictionary of numbers by name, which "
             f"may be empty; got {type(out.terms).__name__}"
         )
+    if not isinstance(out.model_state, list | tuple):
+        kind = type(out.model_state).__name__
+        raise ValueError(f"{name} must return the model_state of `apply`; got {kind}")
     for what, value in {"loss": out.loss, **out.terms}.items():
-        if shape := jnp.shape(value):
+        found = type(value).__name__
+        if isinstance(value, int | float | np.generic | jax.Array):
+            found = f"{jnp.result_type(value)}{[*jnp.shape(value)]}"
+        if found[-2:] != "[]" or (what == "loss" and "float" not in found):
             raise ValueError(
-                f"{name}: {what} must be one number; got shape {list(shape)} "
-                "(batch.mean averages over examples)"
+                f"{name}: {what} must be one float; got {found} (batch.mean averages "
+                "over examples)"
             )
+        if DATA in varying_axes(value):  # known of one device, too
+            raise ValueError(f"{name}: {what} must be averaged with batch.mean")
 
 
 def _check_memory(method, before: PyTree, after: PyTree) -> PyTree:

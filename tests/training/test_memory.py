@@ -160,6 +160,10 @@ class Returns(Method):
             "examples": LossOutput(each, {}, state),
             "a term of examples": LossOutput(loss, {"each": each}, state),
             "a list of terms": LossOutput(loss, [loss], state),
+            "a word": LossOutput(loss, {"word": "x"}, state),
+            "a whole number": LossOutput(jnp.int32(loss), {}, state),
+            "a device's mean": LossOutput(jnp.mean(each), {}, state),
+            "no state": LossOutput(loss, {}, None),
             "no terms": LossOutput(loss, {}, state),
         }
         return forms[self.form]
@@ -169,8 +173,12 @@ test_what_a_loss_must_not_return_is_one_sentence = refusals(
     ("a number", r"must return methods.LossOutput.*got float32\[\]"),
     ("nothing", r"must return methods.LossOutput.*got NoneType"),
     ("a pair", r"must return methods.LossOutput.*got tuple"),
-    ("examples", r"Returns.loss: loss must be one number; got shape \[16\]"),
-    ("a term of examples", r"Returns.loss: each must be one number"),
+    ("examples", r"Returns.loss: loss must be one float; got float32\[16\]"),
+    ("a term of examples", r"Returns.loss: each must be one float"),
+    ("a word", "Returns.loss: word must be one float; got str "),
+    ("a whole number", r"Returns.loss: loss must be one float; got int32\[\] "),
+    ("a device's mean", "Returns.loss: loss must be averaged with batch.mean"),
+    ("no state", "must return the model_state of `apply`; got NoneType"),
     ("a list of terms", "terms as a dictionary .* got list"),
     call=lambda form: tiny.stepper(a_run(Returns(form=form))),
 )
