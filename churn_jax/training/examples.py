@@ -189,6 +189,8 @@ def _traced(
         out_specs=(),
     )
     program = jax.make_jaxpr(sharded)(variables, batch)
+    if not jax.tree.leaves(variables.get("params")):
+        raise NetworkError(f"{network.name} has no parameters to train")
     # Without a channel axis flax takes the whole batch for one image.
     seen = convolved_rows(program.jaxpr)
     if len(example.shape) == 3 and any(count % _ROWS for count in seen):
