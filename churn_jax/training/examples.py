@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import PyTree
 
 from churn_jax._jax import varying_axes
+from churn_jax.configuration.training import OPTIMIZERS
 from churn_jax.data.records import StreamedSplit
 from churn_jax.data.splits import check_layout, first_line, is_tokens
 from churn_jax.ensembles import Group, Network, NetworkError
@@ -38,6 +39,7 @@ def split_example(split) -> jax.ShapeDtypeStruct:
 
 def check_run(run: Run, dataset) -> None:
     """Refuses a run that does not fit its data, before anything is compiled."""
+    OPTIMIZERS.find(run.config.optimizer.name)  # of your own, it may not be there
     train = dataset.train
     for name in ("train", "validation"):
         labels = np.asarray(getattr(dataset, name).labels)

@@ -33,6 +33,8 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("study digits --set data.nme=x", "data has no setting 'nme'"),
         ("study digits --set model=x", "model must be an object"),
         ("study digits:tiny --data missing.npz", "missing.npz"),
+        ("study digits:tiny --optimizer optax:lionn --dry-run", "did you mean lion"),
+        ("study digits:tiny --optimizer optax:lionn", "did you mean lion"),
         ("study own", OWN),
         ("sweep", "needs the name of a preset"),
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),
