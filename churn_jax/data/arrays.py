@@ -166,6 +166,10 @@ def checked_parts(
             name: Split(of_length(split.images, longest), split.labels, split.ids)
             for name, split in splits.items()
         }
+    seen = {hash(row.tobytes()) for row in splits["train"].images}
+    for name, split in splits.items():
+        if name != "train" and all(hash(row.tobytes()) in seen for row in split.images):
+            notes += (f"All {name} examples are among the training examples, too.",)
     if "test" not in splits:
         pool = splits["train"]
         splits |= _cut_pool(pool, names)
@@ -269,7 +273,7 @@ def _images(where: str, values: Any) -> np.ndarray:
 
 
 def _table(where: str, frame: Any) -> np.ndarray:
-    """A pandas frame whose columns are numbers or booleans, float32."""
+    """A pandas frame whose columns are numbers or booleans."""
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     words = [
         str(name) for name, kind in kinds if getattr(kind, "kind", "O") not in "biuf"
@@ -281,7 +285,7 @@ def _table(where: str, frame: Any) -> np.ndarray:
             f"({shown}): encode them, for example with pandas.get_dummies"
         )
     try:
-        return np.asarray(frame, np.float32)
+        return np.asarray(frame, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{where}: the table has missing values; fill or remove them"

@@ -292,6 +292,8 @@ def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
 def _check_images(where: str, images: np.ndarray) -> np.ndarray:
     if 0 in images.shape:
         raise DataError(f"{where}: images are empty; got shape {images.shape}")
+    if images.ndim == 2 and images.dtype != np.float32:
+        _check_columns(where, images)
     if np.issubdtype(images.dtype, np.floating):
         with np.errstate(over="ignore"):  # what overflows float32 is reported below
             images = np.ascontiguousarray(images, np.float32)
@@ -313,6 +315,21 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
             f"{where}: images must be uint8 or floats; got {images.dtype}{hint}"
         )
     return np.ascontiguousarray(images)
+
+
+def _check_columns(where: str, table: np.ndarray) -> None:
+    """Refuses a column of whose values float32 makes many equal, such as of times."""
+    with np.errstate(all="ignore"):
+        steps = np.spacing(np.abs(table).max(0).astype(np.float32))
+        coarse = steps > 1e-4 * table.std(0, dtype=np.float64)
+    for column in np.flatnonzero(coarse):
+        values = np.unique(table[:, column])
+        left = len(np.unique(values.astype(np.float32)))
+        if left < 0.75 * len(values):
+            raise DataError(
+                f"{where}: float32 makes {left} values of the {len(values)} in column "
+                f"{column}; subtract an offset from it first"
+            )
 
 
 def check_ids(where: str, ids, count: int) -> np.ndarray:

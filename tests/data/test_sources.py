@@ -103,7 +103,7 @@ def test_what_is_unambiguous_is_converted(x, y, shape, dtype):
     mine = Dataset.from_arrays(x, y, test=(x, y))
     assert mine.test.images.shape[1:] == shape and mine.test.images.dtype == dtype
     assert mine.test.labels.tolist() == Y.tolist() and mine.num_classes == 3
-    assert mine.notes == ()
+    assert mine.notes == ("All test examples are among the training examples, too.",)
 
 
 @pytest.mark.parametrize("dtype", ["U", "S", object])
@@ -187,6 +187,7 @@ def fails():
     raise OSError("no such disk\nat all")
 
 
+MINUTES = np.stack([np.arange(50), 1.7e9 + 60 * np.arange(50)], axis=1)
 test_what_cannot_be_meant_gives_one_sentence = refusals(
     ((X[..., 0] / 255, Y), r"\(50, 4, 4\); add a channel axis"),
     ((X.astype(int), Y), "got int64; pixels from 0 to 255 .*astype.numpy.uint8"),
@@ -214,6 +215,8 @@ test_what_cannot_be_meant_gives_one_sentence = refusals(
     ({"images": X, "labels": Y, "label": Y}, "labels and label are one array; give"),
     (fails, r"fails\(\) failed: OSError: no such disk$"),
     ((X, Y[:9]), "50 images and 9 labels"),
+    ((MINUTES, Y), "pool: float32 makes 24 values of the 50 in column 1; subtract"),
+    ((MINUTES.astype(int), Y), "float32 makes 24 values of the 50 in column 1"),
     call=lambda source: load(named(source)),
     error=DataError,
 )
