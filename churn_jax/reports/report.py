@@ -332,6 +332,8 @@ class Report:
         what, unit = f"of {about.heading}", "difference"
         if about.name == "churn":
             what, unit = "churn", "percentage points"
+        if len({row.summary.runs for row in self.rows}) > 1:
+            unit += " over the runs that both rows have,"
         return (
             f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
             f"over all pairs of runs (churn). {notes}Δ {what}: {unit} against "

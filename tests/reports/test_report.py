@@ -48,6 +48,7 @@ def test_the_stopped_run_is_told_and_not_counted(report):
     halting = report.rows[2]
     assert halting.summary.runs == (0, 1)
     assert halting.summary.accuracy.mean == 1.0
+    assert "points over the runs that both rows have, against Base" in report.caption
     (remark,) = report.remarks
     assert remark == (
         "Halting: run 2 stopped at step 120 (non-finite cross_entropy); its numbers "
