@@ -1,4 +1,4 @@
-"""Methods, networks, optimisers, data sets, presets, columns by name, also your own.
+"""Methods, networks, optimisers, data, presets, columns: built-in or user-defined.
 
 Each kind has one `Registry`: `METHODS` and `PENALTIES` in `churn_jax.methods`, `MODELS`
 in `churn_jax.models`, `DATASETS` in `churn_jax.data`, `OPTIMIZERS` and `LOGGERS` in
@@ -37,8 +37,8 @@ _entry_points_imported = False
 class Registry(Mapping[str, Any]):
     """The values of one kind by name: the built-in ones, then the registered ones.
 
-    `kind` is what a value is called in messages, and `accepts` says whether one can be
-    of it. Built-in values may be dotted names, which are imported on first use.
+    `kind` is the word for a value in messages; `accepts(value)` tests one. Built-in
+    values may be dotted names, which are imported on first use.
 
     Example:
         >>> shapes = Registry("shape", {"square": lambda side: side**2})
@@ -185,7 +185,7 @@ class Registry(Mapping[str, Any]):
 
 
 def is_own(name: str) -> bool:
-    """True if a name is `package.module:name` or that of an object, so of one's own."""
+    """True for a user's own name: `package.module:name`, or an object's (with `@`)."""
     return ":" in name or "@" in name
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_choice(what: str, value: Any, known: Collection[str]) -> None:
-    """Refuses a value that is none of those known; the empty text is not named."""
+    """Refuses a value not in `known`; the message does not list the empty string."""
     if value not in known:
         names = ", ".join(filter(None, known))
         raise ValueError(f"{what} must be one of {names}; got {value!r}")
@@ -25,7 +25,7 @@ def check_share(what: str, value: float) -> None:
 
 
 def check_none(who: str, *mistakes: tuple[Any, str]) -> None:
-    """Refuses the first mistake that is true, with its sentence."""
+    """Raises the sentence of the first mistake whose condition is true."""
     for wrong, sentence in mistakes:
         if wrong:
             raise ValueError(f"{who}: {sentence}" if who else sentence)

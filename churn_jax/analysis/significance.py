@@ -92,9 +92,9 @@ def paired_jackknife_test(
         (-0.02, 0.25)
 
     Notes:
-        The jackknife variance is on average too large, never too small (Efron and
-        Stein); the excess goes to zero as 1/R where single runs explain the spread and
-        stays near a factor of two where only the combination of two runs does. In
+        In expectation the jackknife variance is never too small (Efron and Stein); the
+        excess goes to zero as 1/R where single runs explain the spread and stays near a
+        factor of two where only the combination of two runs does. In
         simulations of 3 to 10 runs false alarms at 5 % are 2 to 4 %, and up to 8 %
         where some runs are much noisier than others. Where run r of the two sides
         shares no seeds the test only finds less. When all R runs agree on a difference,

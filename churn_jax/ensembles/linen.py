@@ -38,7 +38,7 @@ def from_linen(
     norm averages over the global batch, whatever its `axis_name`, and every random
     stream is drawn from the step's key. A field `axis_name` is set to the mesh axis
     whose devices share one batch. Fields or properties `input_params`, `heads` and
-    `splits_batch` say of the network what `Network` has under these names, and a method
+    `splits_batch` set the fields of `Network` with these names, and a method
     `check_params(params)` refuses parameters that cannot be the network's.
 
     Args:

@@ -2,7 +2,7 @@
 
 A committee is a tuple of *groups*, one per architecture, each a stacked tree; their
 logits are concatenated along the member axis in group order. A group may instead hold
-the gate, which weights the members and is none itself.
+the gate, which weights the members and is not one of them.
 """
 
 import dataclasses

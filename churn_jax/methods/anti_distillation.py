@@ -56,29 +56,29 @@ class AntiDistillation(Method):
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
             `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
             correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
-            or `cross_entropy_difference`; see the losses of these names. Or a function
-            of your own, `(signals [M, B, ...], *, mask, axis_name)` to one number, or
-            its `package.module:name`, which is what is kept.
+            or `cross_entropy_difference`; see the losses of these names. Or your own
+            function `(signals [M, B, ...], *, mask, axis_name) -> scalar`, or its name
+            `package.module:name`, which records keep.
         on: outputs that are penalised: `logits`, `probabilities` (the paper found no
             gain), `part`, the output of a part of every network (`Outputs.part`), or
             `features`.
         order: p of the norm of the differences.
         epsilon: epsilon of `inverse_difference`.
         ramp: how lambda grows.
-        train_on: what the label loss is of: `components`, each of its own output, so
-            that no gradient passes from the ensemble's output to them; `ensemble`, the
+        train_on: outputs that the label loss reads: `components`, each its own, so that
+            no gradient passes from the ensemble's output to them; `ensemble`, the
             deployed output; `both`, their sum.
         component_losses: the label loss of each component, M of `cross_entropy`,
             `label_smoothing`, `squared_error` and `focal`; empty is cross-entropy for
             all. The ensemble's output is trained by cross-entropy.
-        common_only: where components have samples of their own, the penalty is over the
-            examples of the batch that all of them hold, not over the whole batch.
+        common_only: whether the penalty reads only the examples that are in every
+            component's sample, instead of the whole batch.
         running: decay of the correlation's (or covariance's) estimate across
             mini-batches, in [0, 1); 0 is the current batch alone.
         gate: what the weights of `deploy="gate"` depend on: the `input`, or nothing
             (`constant`). A study builds that gate; a `Run` brings its own.
-        member_sample: `shared`, or `bootstrap` or `subset` for a sample of each
-            component's own; see `ERM`.
+        member_sample: `shared`, or `bootstrap` or `subset` for a separate sample per
+            component; see `ERM`.
         member_share: share of each member with `subset`.
         input_scale: s, the factor of the variance of the weights that see the input.
 

@@ -39,8 +39,8 @@ class Ramp:
     r"""How a coefficient grows from 0 during training.
 
     * `constant`: the full coefficient from the first step.
-    * `linear`: `min(c t, beta)`, with `c = beta / steps`.
-    * `step`: 0 until `steps` (the burn-in t0), the full coefficient after it.
+    * `linear`: `min(c t, beta)` at update t = 1, 2, ..., `c = beta / steps`.
+    * `step`: 0 in the first `steps` updates (the burn-in t0), then the full value.
 
     Attributes:
         kind: `constant`, `linear` or `step`.
@@ -65,7 +65,7 @@ class Ramp:
             )
 
     def __call__(self, value: ArrayLike, step: ArrayLike) -> jax.Array:
-        """The coefficient `value` at `step`, 0 at the first update."""
+        """The coefficient `value` at update number `step`, counted from 0."""
         value = jnp.asarray(value, jnp.float32)
         step = jnp.asarray(step, jnp.float32)
         length = jnp.asarray(self.steps, jnp.float32)
@@ -208,7 +208,7 @@ class Method:
         return ()
 
     def memory_of(self, batch: Batch, kind: type) -> Any:
-        """The memory of `init_memory`, which is of this kind; refuses none."""
+        """The batch's memory, an instance of `kind`; a missing one is an error."""
         if not isinstance(batch.memory, kind):
             raise ValueError(
                 f"{type(self).__name__} needs an engine that keeps the method's memory "
@@ -293,7 +293,7 @@ class Updating(Method):
     old_models = "only"
 
     def check_old_models(self, teacher: Teacher | None) -> int:
-        """The number of old models; refuses none, and other teachers."""
+        """The number of old models; raises without one, or with a teacher."""
         name = type(self).__name__
         if teacher is None or not teacher.olds:
             raise ValueError(f"{name} needs an old model; name one in teaching.old")

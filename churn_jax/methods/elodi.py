@@ -19,13 +19,14 @@ class ELODI(Method):
     `(1 - alpha) CE(y, z) + alpha L`, with `L = lambda LDI(z, z_ens) + (1 - lambda)
     LDI(z, z_old)`: `z_ens` is the average of the teacher's logits, an ensemble of m
     networks of the student's own architecture; `z_old` are the logits of a model in
-    use, where there is one (averaged over several). `LDI` sums `|z_k - z'_k|^p` over
-    the K classes that are highest in `z'`.
+    use, where there is one (of several, the mean of their LDI). `LDI` sums
+    `|z_k - z'_k|^p` over the K classes that are highest in `z'`.
 
     Attributes:
         alpha: weight of the logit differences (paper: 0.8).
-        mix: lambda, weight of the ensemble against old models; without old models it
-            has no effect (the paper does not print its value; 0.5 is ours).
+        mix: lambda, weight of the ensemble against old models; without an old model, or
+            without a teacher, it has no effect (the paper does not print its value;
+            0.5 is ours).
         top_k: K (paper: 10); 0 is all classes.
         order: p (paper: 2).
         rank_by: whose highest classes, `teacher` (Eq. 5) or `student` (the pseudocode).

@@ -37,7 +37,7 @@ def share(default: float) -> Any:
 def static(default: Any, of: Any = None) -> Any:
     """A structural field: part of the program, not of the data.
 
-    `of` are its values, the least one, or `share`; see `check_settings`.
+    `of`: the allowed values, the smallest value, or `"share"`; see `check_settings`.
     """
     metadata = {"pytree_node": False, "of": of}
     return dataclasses.field(default=default, metadata=metadata)

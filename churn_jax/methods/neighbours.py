@@ -21,8 +21,7 @@ def neighbour_targets(
     `uniform / C + (1 - uniform) 1/k sum_(j in N_i) onehot(y_j)`, where `N_i` are the k
     examples whose logits have the least Euclidean distance from those of example i, the
     example itself among them. SciPy's k-d tree finds them on the host, not under `jit`,
-    in memory that grows with N; time does so for few classes, and with N squared for
-    hundreds.
+    in memory linear in N; time is linear in N for few classes, quadratic for hundreds.
 
     Args:
         logits: `[N, C]` of a trained model on its training examples.

@@ -42,11 +42,11 @@ class Perturbing(Method):
             taken from.
         perturbation: `none`, `gaussian`, `ods`, `conf_ods`, `adversarial` or
             `two_sided`; see `churn_jax.perturbations`.
-        step_size: eta, RMS change per pixel on the scale from 0 to 1 (paper: 1/255).
-        pixel_range: to which perturbed pixels are clipped; None where inputs are not
-            pixels.
-        external_teachers: how many of the teacher's last members do not teach; where
-            there are some, directions come from them (transfer) instead of from the
+        step_size: eta, RMS change per pixel, pixels in [0, 1] (paper: 1/255; `conf_ods`
+            at most).
+        pixel_range: range to which perturbed pixels are clipped; None for other inputs.
+        external_teachers: number of the teacher's last members that do not teach; if
+            above 0, perturbation directions come from them (transfer), not from the
             teachers.
 
     References:
@@ -150,7 +150,7 @@ class Perturbing(Method):
                 f"inputs run from {low:g} to {high:g}, outside of pixel_range "
                 f"{self.pixel_range}, to which perturbed ones are clipped; set "
                 "pixel_range to the inputs' own range, or to None for inputs that are "
-                "no pixels"
+                "not pixels"
             )
 
     def _own_teachers(self, count: int) -> int:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @pytree
 class Compatible(Updating):
-    """Base of `L(w) + weight 1/n sum_i 1/O sum_o compatibility_oi`.
+    """Base of methods that minimise `L(w) + weight 1/n sum_i 1/O sum_o c_oi`.
 
-    An old model's last layer must understand the new model's features.
+    `c` is `compatibility`: an old model's last layer must understand new features.
     """
 
     weight: float = coefficient(1.0, "at least 0")

@@ -116,7 +116,7 @@ def predict_split(
 def predict_batches(
     run: Run, program: Program, chunks, images, every_member=False, *, shards: int
 ) -> Iterator[jax.Array]:
-    """The same by batches `[R, B, C]`, the last one padded; B divides by `shards`.
+    """Predictions in batches `[R, B, C]`, the last one padded; B divides by `shards`.
 
     The next batch is computed while one is used, so the devices hold two at most.
     """
