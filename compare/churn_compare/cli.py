@@ -265,21 +265,16 @@ _REFUSED = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `churn-compare` and returns its exit code."""
     words, verbose = words_of(argv, PROGRAM)
-    version = words == ["--version"]
-    return run(
-        _version if version else lambda: compare(words, PROGRAM), PROGRAM, verbose
-    )
-
-
-def _version() -> int:
-    from churn_compare import __version__
-
-    print(__version__)
-    return 0
+    return run(lambda: compare(words, PROGRAM), PROGRAM, verbose)
 
 
 def compare(argv: Sequence[str], program: str = "churn-jax compare") -> int:
     """Compares, prints and writes the output files; returns the exit code."""
+    if argv == ["--version"]:
+        from churn_compare import __version__
+
+        print(__version__)
+        return 0
     name = argv[0] if argv and argv[0] in _COMMANDS else ""
     function, kind, description, needed = _COMMANDS[name]
     command = f"{program} {shlex.join(argv)}"

@@ -3,13 +3,12 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 
 from churn_compare.display import CompareResult, OutcomesResult
-from churn_compare.estimates import all_examples
+from churn_compare.estimates import all_examples, check_options
 from churn_compare.example_ids import PredictionsError, names_of
 from churn_compare.example_numbers import Numbers, class_estimates, class_numbers
 from churn_compare.findings import (
@@ -142,8 +141,6 @@ def compare(
         raise ValueError("slices are given, so `by` has nothing to choose from")
     if pool is not None and slices is None and pool not in by:
         by = (*by, pool)
-    used = dict.fromkeys(by, "slices")
-    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     pair = read_pair(
         old,
         new,
@@ -174,7 +171,6 @@ def compare(
         seed=seed,
         confirm=confirm,
         any_time=any_time,
-        used=used,
     )
 
 
@@ -192,7 +188,6 @@ def compare_pair(
     scanned: Scanned | None = None,
     confirm: Sequence[str] = (),
     any_time: bool = False,
-    used: Mapping[str, str] | None = None,
 ) -> CompareResult:
     """Compares two sides that are already joined.
 
@@ -200,7 +195,6 @@ def compare_pair(
         pair: from `join`.
         gates: conditions; all other arguments are as in `compare`.
         scanned: what `scan` found of this pair; None to scan it.
-        used: columns that an option reads, each with its purpose.
     """
     check_options(level=level, regressions=regressions, resamples=resamples, seed=seed)
     check_gates(gates, pair)  # before the long pass
@@ -258,39 +252,14 @@ def compare_pair(
         curves=curves,
         notes=(*pair.old.notes, *pair.new.notes, *notes, *_notes(pair, scanned), *said),
         equivalent=margin,
-        read=(*_read(sides, used or {}), *pair.read, *_decided(pair, scanned)),
+        read=(*_read(pair), *pair.read, *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
 
 
-def check_options(
-    *,
-    level: float = 0.95,
-    regressions: int = 0,
-    resamples: int = 100,
-    seed: int = 0,
-    equivalent: Any = None,
-    pool: Any = None,
-) -> None:
-    """Refuses numbers that are out of range, and options of other names."""
-    least = {"regressions": (regressions, 0), "resamples": (resamples, 100)}
-    _check(level, 0, seed=(seed, 0), **least)
-
-
-def _check(level: float, low: float, **counts: tuple[int, int]) -> None:
-    """Raises for a level or a count that is no number or too small."""
-    if not isinstance(level, Real) or not low < level < 1:
-        raise ValueError(f"level must lie between {low} and 1; got {level!r}")
-    for name, (number, least) in counts.items():
-        if not isinstance(number, Integral):
-            raise ValueError(f"{name} must be an integer; got {number!r}")
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}; got {number}")
-
-
-def _read(sides: Sequence[Table], used: Mapping[str, str]) -> tuple[str, ...]:
-    """Lines on what was read of both sides; an option has read the columns `used`."""
-    return account_lines([(s.name, s.account and s.account.using(used)) for s in sides])
+def _read(pair: Pair) -> tuple[str, ...]:
+    """Lines on what was read of both sides."""
+    return account_lines([(side.name, side.account) for side in (pair.old, pair.new)])
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:
@@ -404,10 +373,8 @@ def compare_outcomes(
         >>> found["share_worse"].value, found["score_change"].value
         (0.25, -0.5)
     """
-    if not tolerance >= 0:
-        raise ValueError("tolerance must be at least 0")
-    of_top = (1 if top is None else top, 1)
-    _check(level, 0.5, regressions=(regressions, 0), top=of_top)
+    given = {"tolerance": tolerance, "regressions": regressions, "top": top}
+    check_options(level=level, low=0.5, **given)
     wanted = as_gates(gates)
     same = settle(same_file(old, new), confirm)
     columns: dict[str, Any] = {"score_columns": score_columns, "grades": grades}
@@ -436,8 +403,6 @@ def compare_outcomes(
             "no targets; leave --label-column out"
         )
     check_gates(wanted, joined)
-    used = dict.fromkeys(by, "slices")
-    used |= {clusters: "clusters"} if isinstance(clusters, str) else {}
     waivers = waivers_of(gates, waivers)
     numbers = [Numbers(measure) for measure in joined.measures]
     flips = [of.worse.mean for of in numbers if of.judged]
@@ -487,7 +452,7 @@ def compare_outcomes(
         measures=tuple(measures),
         gates=judge_measures(wanted, measures),
         notes=(*joined.notes, *same, *useless),
-        read=(*_read(sides, used), *directions(joined.measures)),
+        read=(*_read(joined), *directions(joined.measures)),
     )
 
 

@@ -1,7 +1,8 @@
 """Means of per-example numbers in groups of examples, with intervals and tests."""
 
 import dataclasses
-from typing import NamedTuple
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -446,3 +447,29 @@ class Groups:
 def all_examples(examples: int, clusters: np.ndarray | None, level: float) -> Groups:
     """All examples as one group."""
     return Groups(np.zeros(examples, np.int64), 1, clusters, level)
+
+
+def check_options(
+    *,
+    level: float = 0.95,
+    low: float = 0,
+    tolerance: float = 0.0,
+    regressions: int = 0,
+    resamples: int = 100,
+    seed: int = 0,
+    top: int | None = None,
+    equivalent: Any = None,
+    pool: Any = None,
+) -> None:
+    """Refuses numbers that are out of range, and options of other names."""
+    if not isinstance(level, Real) or not low < level < 1:
+        raise ValueError(f"level must lie between {low} and 1; got {level!r}")
+    if not tolerance >= 0:
+        raise ValueError("tolerance must be at least 0")
+    counts = {"regressions": (regressions, 0), "resamples": (resamples, 100)}
+    counts |= {"seed": (seed, 0), "top": (1 if top is None else top, 1)}
+    for name, (number, least) in counts.items():
+        if not isinstance(number, Integral):
+            raise ValueError(f"{name} must be an integer; got {number!r}")
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}; got {number}")

@@ -50,6 +50,14 @@ def names_of(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
+def check_choice(name: str, given: Any, allowed: Iterable[str]) -> None:
+    """Refuses a setting that is not one of a few words."""
+    if given not in (allowed := [*allowed]):
+        raise PredictionsError(
+            f"{name} must be one of {', '.join(allowed)}; got {given!r}"
+        )
+
+
 def decoded(values: np.ndarray, what: str) -> np.ndarray:
     """Bytes as strings."""
     try:

@@ -108,12 +108,8 @@ def version_matrices(
     flips = count_flips(runs, runs, labels)
     run = np.concatenate([np.arange(len(of)) for of in predicted])
     chain = np.take(chains or range(len(predicted)), version)
-    different = ~np.eye(len(runs), dtype=bool)
-    different &= (
-        (version == version[:, None])
-        | (chain != chain[:, None])
-        | (run == run[:, None])
-    )
+    of_version, of_run, of_chain = (x == x[:, None] for x in (version, run, chain))
+    different = ~np.eye(len(runs), dtype=bool) & (of_version | of_run | ~of_chain)
     churn = _mean(flips.changed / flips.examples, version, different)
     if labels is None:
         rates = churn, None, None

@@ -335,7 +335,8 @@ def as_gates(given: Gating, more: bool = False) -> tuple[Gate, ...]:
     If there are `more`, the file may have waivers only.
     """
     if isinstance(given, str | os.PathLike):
-        return () if more and _only_waives(given) else read_gates(given)
+        waives = more and [*read_toml(Path(given))] == [WAIVE]
+        return () if waives else read_gates(given)
     if isinstance(given, Mapping):
         return gates_by_name(given)
     given = (given,) if isinstance(given, Gate) else given or ()
@@ -405,10 +406,6 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     if not gates:
         raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
     return gates
-
-
-def _only_waives(path: str | os.PathLike) -> bool:
-    return [*read_toml(Path(path))] == [WAIVE]
 
 
 def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:

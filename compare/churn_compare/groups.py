@@ -1,13 +1,12 @@
 """Numbers of classes and slices, means over benchmarks, clusters and waivers."""
 
 import datetime
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, Intervals, PerExample, all_examples
+from churn_compare.estimates import Groups, PerExample, all_examples
 from churn_compare.example_ids import PredictionsError, canonical, rows_of
 from churn_compare.example_numbers import Numbers
 from churn_compare.labelling import Sampling
@@ -63,18 +62,16 @@ def grouped(
 
 
 def cluster_effect(
-    of: PerExample,
-    every: Groups,
-    column: str,
-    interval: Callable[[Groups], Intervals],
-    mean: bool = False,
+    of: PerExample, every: Groups, column: str, judged: Numbers | None = None
 ) -> Clusters | None:
-    """Number of clusters and their effect on an interval; None without clusters."""
+    """Clusters and their effect on the interval of a share, or else of the change."""
     if every.clusters is None:
         return None
     both = every, all_examples(len(of.mean), None, every.level)
+    mean = judged is not None and not judged.decided
     clustered, alone = (groups.known(of, mean=mean) for groups in both)
-    wide, narrow = ((found.high - found.low)[0] for found in map(interval, both))
+    found = [judged.change(groups) if judged else groups.share(of) for groups in both]
+    wide, narrow = ((ends.high - ends.low)[0] for ends in found)
     effect, wider = np.nan, wide / narrow if narrow > 0 else np.nan
     if clustered.total[0] > 0 and alone.examples[0] > 0:
         effect = (clustered.examples / alone.examples)[0]
@@ -97,10 +94,8 @@ def measured(
         classes, group = np.unique(pair.labels, return_inverse=True)
         of_class = [pair.class_name(number) for number in classes.tolist()], group
         groupings = {"class": of_class, **groupings}
-    judged, of, column = numbers.judged, numbers.changed, pair.cluster_column
-    interval: Callable = functools.partial(Groups.share, of=of)
-    if judged:
-        of, interval = numbers.gain, numbers.change
+    judged = numbers if numbers.judged else None
+    of = numbers.gain if judged else numbers.changed
     waivers = waivers if judged else ()
     waived, without, notes = waive(numbers, waivers, pair.ids, every)
     fields: dict[str, Any] = {
@@ -108,9 +103,7 @@ def measured(
         "groups": grouped(numbers, every, groupings, without),
         "runs": numbers.runs,
         "paired": numbers.paired,
-        "clusters": cluster_effect(
-            of, every, column, interval, mean=judged and not numbers.decided
-        ),
+        "clusters": cluster_effect(of, every, pair.cluster_column, judged),
     }
     if judged:
         fields |= {

@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,6 @@ Kind = Literal[
     "correct", "score", "answer", "label", "class", "value", "set", "ranking"
 ]
 Normalization = Literal["text", "squad", "none"]
-NORMALIZATIONS = get_args(Normalization)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

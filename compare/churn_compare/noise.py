@@ -1,6 +1,5 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
-import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -9,7 +8,13 @@ import numpy as np
 from scipy import special
 
 from churn_compare.display import OutcomesResult
-from churn_compare.estimates import Groups, PerExample, Uncertainty, all_examples
+from churn_compare.estimates import (
+    Groups,
+    PerExample,
+    Uncertainty,
+    all_examples,
+    check_options,
+)
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers, spread
 from churn_compare.flip_counts import count_flips
@@ -216,10 +221,7 @@ def noise_floor(
         >>> round(found["runs_differ"].value, 3), found["runs_agree"].value
         (0.167, 0.75)
     """
-    if not 0 < level < 1 or not tolerance >= 0 or regressions < 0:
-        raise ValueError(
-            "level must lie between 0 and 1, tolerance and regressions be at least 0"
-        )
+    check_options(level=level, tolerance=tolerance, regressions=regressions)
     if any(same_file(a, b) for a, b in itertools.combinations(runs, 2)):
         said = "two runs are the same file, which cannot differ; name a file of each"
         settle([Doubt("same-file", said)], confirm)
@@ -360,7 +362,6 @@ def _findings(
     differ, agree = np.mean(apart, axis=0), ~np.logical_or.reduce(apart)
     unstable, judged = np.flatnonzero(differ), runs if measure.judged else ()
     changes, rows = PerExample(differ), []
-    share = functools.partial(Groups.share, of=changes)
     for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
         before, after = (
             f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
@@ -369,13 +370,13 @@ def _findings(
         target = "" if measure.target is None else measure.text("target", i)
         rows.append(Change(str(joined.ids[i]), before, after, target, float(differ[i])))
     return MeasureFindings(
-        clusters=cluster_effect(changes, groups, joined.cluster_column, share),
+        clusters=cluster_effect(changes, groups, joined.cluster_column),
         name=measure.name,
         kind=measure.kind,
         runs=(len(runs), len(runs)),
         level=groups.level,
         quantities={
-            "runs_differ": share(groups).of(0),
+            "runs_differ": groups.share(changes).of(0),
             "runs_agree": groups.share(PerExample(agree)).of(0),
         },
         of_runs=tuple(measure.sign * float(worth(run).mean()) for run in judged),

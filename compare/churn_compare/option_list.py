@@ -39,7 +39,12 @@ def options_of(cls: type, positional: bool = False) -> dict[str, Option]:
 
 def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Option]:
     hints, helps = typing.get_type_hints(cls, include_extras=True), helps_of(cls)
-    for field, default in fields_of(cls, instance):
+    for field in dataclasses.fields(cls):
+        default, made = field.default, field.default_factory
+        if instance is not None:
+            default = getattr(instance, field.name)
+        elif made is not dataclasses.MISSING:
+            default = made()
         kind, markers = hints[field.name], ()
         if typing.get_origin(kind) is Annotated:
             kind, *markers = typing.get_args(kind)
@@ -58,17 +63,6 @@ def _options(cls: type, instance: Any, above: str, prefix: str) -> Iterator[Opti
             text = helps.get(field.name, "")
             repeats = kind is bool or tyro.conf.UseAppendAction in markers
             yield Option(path, word, kind, default, text, metavar, positional, repeats)
-
-
-def fields_of(cls: type, instance: Any) -> Iterator[tuple[dataclasses.Field, Any]]:
-    """Fields with their defaults, or with their values in `instance`."""
-    for field in dataclasses.fields(cls):
-        default, made = field.default, field.default_factory
-        if instance is not None:
-            default = getattr(instance, field.name)
-        elif made is not dataclasses.MISSING:
-            default = made()
-        yield field, default
 
 
 @functools.cache

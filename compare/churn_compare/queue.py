@@ -3,9 +3,8 @@
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from churn_compare.labelling import (
     check_single_runs,
     key_of,
 )
-from churn_compare.pair import Kind
 from churn_compare.reading.labels import DRAWN_FROM, as_text
 from churn_compare.reading.outcomes import INPUT
 
@@ -67,12 +65,7 @@ def label_queue(
     by: str | None = None,
     blind: bool = False,
     seed: int = 0,
-    kind: Kind | None = None,
-    class_map: Any = None,
-    on_missing: Literal["error", "intersect"] = "error",
-    confirm: Sequence[str] = (),
-    id_column: str | None = None,
-    prediction_column: str | None = None,
+    **reading: Any,
 ) -> Queue:
     """Examples that an update changes, drawn at random, for people or judges to label.
 
@@ -89,7 +82,7 @@ def label_queue(
             enough.
         blind: whether the two answers are called A and B, in random order.
         seed: seed of the order.
-        kind: as in `compare`, as are all further arguments.
+        **reading: arguments of `compare` or `compare_outcomes` about reading.
 
     Raises:
         PredictionsError: if predictions cannot be read or joined, or nothing changes.
@@ -99,11 +92,7 @@ def label_queue(
         >>> [(row["id"], row["old"], row["new"]) for row in queue.rows]
         [('1', 'b', 'c')]
     """
-    reading: dict[str, Any] = {"kind": kind, "class_map": class_map}
-    reading |= {"on_missing": on_missing, "confirm": confirm}
-    reading |= {"by": [by] if by else None}
-    reading |= {"id_column": id_column, "prediction_column": prediction_column}
-    pair, numbers = read_either(old, new, **reading)
+    pair, numbers = read_either(old, new, by=[by] if by else None, **reading)
     changed, inputs = numbers.changed.mean > 0, {}
     rows = np.arange(len(changed)) if pair.old_rows is None else pair.old_rows
     if pair.measures:

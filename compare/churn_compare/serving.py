@@ -16,7 +16,7 @@ from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, Display
 from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
-from churn_compare.example_ids import PredictionsError, names_of
+from churn_compare.example_ids import PredictionsError, check_choice
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
@@ -68,9 +68,7 @@ class Rule:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.kind not in get_args(RuleKind):
-            known = ", ".join(get_args(RuleKind))
-            raise ValueError(f"kind must be one of {known}; got {self.kind!r}")
+        check_choice("kind", self.kind, get_args(RuleKind))
         if not 0 <= self.weight <= 1 or not np.isfinite(self.margin):
             raise ValueError("weight must lie between 0 and 1, and margin be finite")
         of = self.temperatures
@@ -342,7 +340,6 @@ def repair(
     rule, candidates = _choose(chosen_on, allowed)
     shared: dict = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     shared |= {"level": level, "confirm": reading.get("confirm", ())}
-    shared |= {"used": dict.fromkeys(names_of(by), "slices")}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:

@@ -83,17 +83,15 @@ def assert_compatible(
             hint = did_you_mean(name, [*known, *_LIMITS, "on", "min_examples"], 1)
             raise TypeError(f"there is no argument {name!r}{hint}")
         limits[name] = options.pop(name)
-    given = {"on": on, "min_examples": min_examples}
+    given: dict[str, Any] = {"on": on, "min_examples": min_examples}
     chosen = {name: value for name, value in given.items() if value is not None}
-    of_names = isinstance(gates, Mapping)
-    wanted = (
-        gates_by_name(gates, **chosen) if of_names else as_gates(gates, bool(limits))
-    )
-    if chosen and not limits and not of_names:
+    if isinstance(gates, Mapping):
+        wanted = gates_by_name(gates, **chosen)
+    elif chosen and not limits:
         names = " and ".join(chosen)
-        raise GateError(
-            f"set {names} in each gate, or give limits such as max_nfr=0.01"
-        )
+        raise GateError(f"set {names} in each gate, or give limits such as max_nfr=0.1")
+    else:
+        wanted = as_gates(gates, bool(limits))
     kept = [name for name in given if name not in chosen]
     wanted = combined(wanted, gates_by_name(limits, **chosen), kept)
     if not wanted:
@@ -122,8 +120,6 @@ def _message(result: CompareResult) -> str:
     for found in worst:
         sure = share_text(found.new_confidence)
         sure = "" if sure == NOTHING else f" with confidence {sure}"
-        often = (
-            f", in {share_text(found.share)} of them" if result.run_pairs > 1 else ""
-        )
+        often = f", in {share_text(found.share)} of them" * (result.run_pairs > 1)
         lines.append(f"  {found.id}: label {found.label}, now {found.new}{sure}{often}")
     return "\n".join(lines)

@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from churn_compare.array_files import read_npy
-from churn_compare.comparison import check_options, compare_pair
+from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, VersionsResult
+from churn_compare.estimates import check_options
 from churn_compare.example_ids import PredictionsError, match_ids, rows_of, twice
 from churn_compare.flip_counts import version_matrices
 from churn_compare.gates import Gating, as_gates, waivers_of
@@ -115,14 +116,14 @@ def compare_versions(
     labels = files.about_all.get("labels") if labels is None else labels
     # Read once, not for every version.
     ids = None if ids is None else read_ids(ids, id_column)
-    used = {clusters: "clusters"} if isinstance(clusters, str) else {}
-    if clusters is not None and (not used or clusters in column_names(slices)):
+    named = isinstance(clusters, str)
+    if clusters is not None and (not named or clusters in column_names(slices)):
         clusters = read_clusters(clusters, slices, id_column)
         slices = without_clusters(slices, clusters, id_column)
     slices = None if slices is None else read_slices(slices, id_column)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
-    options |= {"confirm": confirm, "used": used}
+    options["confirm"] = confirm
     judged = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     with tempfile.TemporaryDirectory() as spare:
         columns = {"id_column": id_column, "prediction_column": prediction_column}

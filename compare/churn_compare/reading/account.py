@@ -16,18 +16,12 @@ class Account(NamedTuple):
     left_out: tuple[str, ...] = ()  # columns, rows or measures that no number uses
     names: tuple[str, ...] = ()  # columns of `left_out`, without the reasons
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of what is left out."""
-        return self.names or tuple(of.partition(" (")[0] for of in self.left_out)
-
     def using(self, columns: Mapping[str, str]) -> "Account":
         """The account once options have read `columns` (name to purpose)."""
-        names = dict(zip(self.left_out, self.columns))
-        used = [name for name in names.values() if name in columns]
-        read = (*self.read, *(f"{columns[name]} (column {name})" for name in used))
-        left = tuple(of for of, name in names.items() if name not in used)
-        return Account(read, left)
+        named = zip(self.left_out, self.names)
+        used = {of: name for of, name in named if name in columns}
+        read = (*self.read, *(f"{columns[n]} (column {n})" for n in used.values()))
+        return Account(read, tuple(of for of in self.left_out if of not in used))
 
     def text(self) -> str:
         """The account in one clause."""

@@ -297,15 +297,6 @@ def _read_file(path: Path, choice: Choice, id_column: str | None) -> Contents:
         return _of_array(read_npy(path))
     if name.endswith(".npz"):
         return Contents(arrays=NpzArrays(path, mapped=True))
-    if name.endswith((*_TABLES, *_JSON)):
-        return _read_table(path, choice, id_column)
-    raise PredictionsError(
-        f"files of this kind are not read, only {', '.join(ENDINGS)}"
-    )
-
-
-def _read_table(path: Path, choice: Choice, id_column: str | None) -> Contents:
-    name = path.name.lower()
     if name.endswith(".parquet"):
         return _read_parquet(path, choice, id_column)
     if name.endswith(_ARROW):
@@ -317,6 +308,10 @@ def _read_table(path: Path, choice: Choice, id_column: str | None) -> Contents:
         if isinstance(found, list):
             return Contents(array=as_array(found, "the list"))
         return Contents(table=found)
+    if not name.endswith(_TEXT):
+        raise PredictionsError(
+            f"files of this kind are not read, only {', '.join(ENDINGS)}"
+        )
     notes = ()
     if not text_tables.is_packed(path) and not text_tables.ends_line(path):
         notes = (f"{path.name}: the last line has no end; it may be cut short.",)

@@ -1,5 +1,6 @@
 """Two versions brought together: the same examples, classes and truths."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -8,6 +9,7 @@ import numpy as np
 from churn_compare.array_files import ArrayFileError
 from churn_compare.example_ids import (
     PredictionsError,
+    check_choice,
     counts_rows,
     match_ids,
     names_of,
@@ -109,14 +111,9 @@ def join(
         >>> pair.ids, pair.old_rows, pair.new_rows, pair.labels
         (array([5, 7]), array([1, 0]), None, array([1, 0]))
     """
-    if on_missing not in ("error", "intersect"):
-        raise PredictionsError(
-            f"on_missing must be 'error' or 'intersect'; got {on_missing!r}"
-        )
-    if errors not in (None, *get_args(Errors)):
-        raise PredictionsError(
-            f"errors must be 'wrong', 'drop' or 'refuse'; got {errors!r}"
-        )
+    check_choice("on_missing", on_missing, ("error", "intersect"))
+    if errors is not None:
+        check_choice("errors", errors, get_args(Errors))
     if labels is not None and old.measures:
         raise PredictionsError(
             "outcomes take no separate labels here; name the column of their right "
@@ -183,6 +180,11 @@ def join(
     fields |= {"old_rows": old.rows_or_none(rows.old), "drawn": drawn}
     fields |= {"new_rows": new.rows_or_none(rows.new), "slices": groupings}
     fields |= {"clusters": groups, "cluster_column": cluster_column}
+    used = dict.fromkeys(by, "slices") | ({clusters: "clusters"} if own else {})
+    old, new = (
+        dataclasses.replace(side, account=side.account and side.account.using(used))
+        for side in (old, new)
+    )
     return Pair(old, new, rows.ids, notes=tuple(notes), **fields)
 
 

@@ -6,18 +6,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, some, twice
-from churn_compare.measures import (
-    NORMALIZATIONS,
-    Kind,
-    Measure,
-    Normalization,
-    normalized,
-)
+from churn_compare.example_ids import PredictionsError, check_choice, some, twice
+from churn_compare.measures import Kind, Measure, Normalization, normalized
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
@@ -67,9 +61,7 @@ def measures_of(
     top: int | None = None,
 ) -> tuple[list[Measure], list[str]]:
     """The outcomes that two versions have in common, each on its rows, and notes."""
-    if normalize not in NORMALIZATIONS:
-        known = ", ".join(NORMALIZATIONS)
-        raise ValueError(f"normalize takes {known}; got {normalize!r}")
+    check_choice("normalize", normalize, get_args(Normalization))
     kinds = old[0].measures, new[0].measures
     common: dict[str, Kind] = {}
     for name, kind in kinds[0].items():

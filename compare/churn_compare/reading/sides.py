@@ -13,6 +13,7 @@ from churn_compare.array_files import NpzArrays
 from churn_compare.example_ids import (
     PredictionsError,
     as_ids,
+    check_choice,
     check_unique,
     errors_of,
     repeated,
@@ -106,9 +107,8 @@ def read_side(
     """
     file = Path(given) if isinstance(given, str | os.PathLike) else None
     name = name or (file.name if file else "predictions")
-    if kind not in _WANTED:
-        known = ", ".join(filter(None, _WANTED))
-        raise PredictionsError(f"kind must be one of {known}; got {kind!r}")
+    if kind is not None:
+        check_choice("kind", kind, filter(None, _WANTED))
     names = ColumnNames(id_column, label_column, prediction_column)
     every: list[str] = []  # columns of a file of which not all are read
 
@@ -157,7 +157,7 @@ def read_side(
     if (account := side.account) is None:
         return dataclasses.replace(side, notes=notes)
 
-    left, repeats = account.columns, side.repeats
+    left, repeats = account.names, side.repeats
 
     def others(names: Collection[str] | None = None) -> Mapping[str, Any]:
         wanted = [name for name in left if names is None or name in names]
@@ -492,7 +492,7 @@ def _side(
     account: Account | None = None,
     class_names: tuple[str, ...] | None = None,
     notes: tuple[str, ...] = (),
-    runs: tuple[int | str, ...] | None = None,
+    runs: tuple[Any, ...] | None = None,
 ) -> Table:
     """A table of what was read; raises if its parts are inconsistent."""
     values, examples, decided = scores.values, scores.values.shape[1], None

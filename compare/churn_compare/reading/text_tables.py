@@ -338,12 +338,9 @@ def table_of(objects: Iterable[Mapping[str, Any]]) -> Any:
         try:
             columns[name] = arrow.array(values, from_pandas=True)
         except (arrow.ArrowException, ValueError, TypeError, OverflowError):
-            columns[name] = arrow.array(
-                [
-                    None
-                    if of is None or (isinstance(of, float) and of != of)
-                    else str(of)
-                    for of in values
-                ]
-            )
+            texts = [
+                of if of is None or (isinstance(of, float) and of != of) else str(of)
+                for of in values
+            ]
+            columns[name] = arrow.array(texts, from_pandas=True)
     return arrow.table(columns)

@@ -172,7 +172,7 @@ def test_missing_ids_are_counted_and_may_be_left_out():
     assert pair.notes[0].endswith(": 2 examples are compared.")
     other = classes_of("new", [1, 2], ids=[70, 80])
     refused("is left to compare; write the ids", old, other, on_missing="intersect")
-    refused("must be 'error' or 'intersect'", old, new, on_missing="ignore")
+    refused("must be one of error, intersect", old, new, on_missing="ignore")
 
 
 def test_ids_in_composed_and_decomposed_letters_are_equal():
