@@ -7,6 +7,7 @@ its path in the record (`--print-config`): `--set train.optimizer.momentum=0`.
 
 import dataclasses
 import inspect
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -143,6 +144,8 @@ def read_options(
     cls: type[T], argv: Sequence[str], *, command: str, used: type | None = None
 ) -> T:
     """An instance of `cls`, whose fields are options; `-h` shows those of `used`."""
+    if "--out=" in argv or ("--out", "") in itertools.pairwise(argv):
+        raise ValueError("--out needs the name of a folder; . is this one")
     words = ["-h" if word == "--help-all" else word for word in argv]
     if used is not None and {"-h", "--help"} & {*argv}:
         about = inspect.cleandoc(used.__doc__ or "").partition("Attributes:")[0].strip()

@@ -146,10 +146,11 @@ class OptimizerConfig:
             raise ValueError(f"clip_norm must be above 0; got {self.clip_norm}")
         for field in _NUMBERS:
             numbers = np.ravel(getattr(self, field))
-            if not np.all((numbers >= 0) & (numbers < math.inf)):
+            number = numbers.dtype.kind in "iuf"
+            if not number or not np.all((numbers >= 0) & (numbers < math.inf)):
+                given = repr(getattr(self, field))
                 raise ValueError(
-                    f"{field} must be finite and not negative; got "
-                    f"{getattr(self, field)}"
+                    f"{field} must be finite and not negative; got {given}"
                 )
         for name in self.member_algorithms:
             check_choice("member_algorithms", name, _BUILT_IN)

@@ -24,6 +24,7 @@ from churn_jax.ensembles import as_network, from_function
 from churn_jax.ensembles.network import parameter_names
 from churn_jax.methods import ELODI
 from churn_jax.methods.base import Method
+from churn_jax.methods.fields import check_whole
 from churn_jax.models import MODELS
 from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
 from churn_jax.studies.folder import read_study
@@ -147,6 +148,7 @@ def study(
     )
     if isinstance(mesh, str):
         mesh = MeshShape.parse(mesh)
+    check_whole("replicas", replicas)
     changes: dict[str, Any] = {"replicas": replicas, "mesh": mesh, "seeds.base": seed}
     if optimizer is not None:
         changes["optimizer"] = _optimizer(

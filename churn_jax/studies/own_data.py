@@ -19,6 +19,7 @@ from churn_jax.configuration.network import (
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
 from churn_jax.data import Augmentation
+from churn_jax.methods.fields import check_whole
 from churn_jax.registry import is_own
 from churn_jax.setting_checks import check_least
 from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs
@@ -148,6 +149,9 @@ def own_study(
     """
     facts = data_facts(data) if facts is None else facts
     check_least("training examples", facts.train, 1)
+    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
+        check_whole(name, value)
+        check_least(name, value, 0)
     model = ModelConfig(name=model) if isinstance(model, str) else model
     if not model.name:
         model = dataclasses.replace(model, name=_network(facts)[0])
