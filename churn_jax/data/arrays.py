@@ -180,6 +180,11 @@ def checked_parts(
                 "ones every time.",
             )
     classes = classes if num_classes is None else num_classes
+    every = classes or 1 + max(split.labels.max() for split in splits.values())
+    for name, split in splits.items():
+        absent = every - len(np.unique(split.labels))
+        if absent and name != "validation":
+            notes += (f"Classes without a {name} example: {absent} of {every}.",)
     return Uncut(splits, classes, class_names, notes)
 
 
@@ -298,13 +303,15 @@ def _labels(where: str, values: Any) -> np.ndarray:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.dtype == object:  # as pandas has them
-        if not _all(labels, str) and not _all(labels, (int, np.integer)):
-            at = next(i for i, v in enumerate(labels.flat) if not isinstance(v, str))
+        words = labels.size and isinstance(labels.flat[0], str)
+        kind: Any = str if words else (int, np.integer)
+        if not _all(labels, kind):
+            at = next(i for i, v in enumerate(labels.flat) if not isinstance(v, kind))
             raise DataError(
                 f"{where}: labels must be integers, or all of them strings; got "
                 f"{labels.flat[at]!r} at position {at}"
             )
-        labels = labels.astype(str if _all(labels, str) else np.int64)
+        labels = labels.astype(str if words else np.int64)
     labels = _strings(labels)
     if labels.dtype.kind == "U" and labels.size and np.char.isdecimal(labels).all():
         raise DataError(

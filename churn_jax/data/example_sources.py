@@ -121,7 +121,7 @@ class _Rows:
                 raise DataError(
                     f"{self.where}: record {at} has no {missing[0]!r}, but "
                     f"{', '.join(map(str, record))}; name the image and the label with "
-                    "columns=(..., ...)"
+                    "churn_jax.data.from_source(..., columns=(..., ...))"
                 )
             if "id" in record and "id" not in self.columns:
                 self.ids.append(_plain(record["id"]))

@@ -279,7 +279,8 @@ def check_labels(where: str, labels: np.ndarray) -> np.ndarray:
     if labels.min() < 0:
         at = int(np.argmax(labels < 0))
         raise DataError(
-            f"{where}: labels must not be negative; got {labels[at]} at position {at}"
+            f"{where}: labels must not be negative; got {labels[at]} at position {at}: "
+            "remove such examples, or number the classes from 0"
         )
     if labels.max() > np.iinfo(np.int32).max:  # a cast would make it another class
         at = int(np.argmax(labels))

@@ -80,7 +80,10 @@ def test_without_test_examples_a_fifth_is_held_out_and_said():
     assert again.notes == (*inputs.config.notes, note)
     assert StudyInputs(again).described() == again
     split = {"images": X, "labels": Y, "split": np.where(Y == 0, "test", "train")}
-    assert from_source(split).notes == ()
+    assert from_source(split).notes == (
+        "Classes without a train example: 1 of 3.",
+        "Classes without a test example: 2 of 3.",
+    )
 
 
 ONE_HOT = np.eye(3)[Y]
@@ -197,6 +200,8 @@ test_what_cannot_be_meant_gives_one_sentence = refusals(
     ((X, np.eye(3)[Y] * 0.9), r"one-hot; those at position 0 .*argmax\(-1\)"),
     ((X, Y.astype(str)), "numbers written as strings, such as '0'"),
     ((X, [*WORDS[Y][:-1], None]), "all of them strings; got None at position 49"),
+    ((X, [0, None, *Y[2:]]), "all of them strings; got None at position 1"),
+    ((X, [0, -1, *Y[2:]]), "-1 at position 1: remove such examples, or number"),
     ((X, [*WORDS[Y][:-1], np.nan]), "all of them strings; got nan at position 49"),
     ({"image": X, "label": Y, "id": 2**63 + np.arange(50, dtype="u8")}, "below 2.63;"),
     ({"image": X, "label": Y, "test_image": U}, r"\(test_image would not be read\)"),
