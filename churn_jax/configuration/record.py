@@ -263,7 +263,7 @@ def read_record(path: Path) -> StudyRecord:
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise StudyError(
             f"{path} does not exist; is {path.parent} the folder of a study?"
         ) from None

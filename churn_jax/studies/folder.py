@@ -105,22 +105,23 @@ _LEFT = (
 
 def continued(path: Path, record: StudyRecord) -> StudyRecord:
     """The record with what earlier launches into the folder trained."""
+    way = "use another folder (--out, out=) or start again (--fresh, fresh=True)"
     if not path.exists():
         return record
     try:
         old = read_record(path)
     except StudyError as error:
-        raise StudyError(f"{error}; use another --out or --fresh") from error
+        raise StudyError(f"{error}; {way}") from error
     out = path.parent
     if not old.methods and not any(any(out.glob(pattern)) for pattern in _LEFT):
         return record  # a launch that failed at once does not bind later ones
     what = "study" if record.sweep is None else "sweep"
 
-    def refuse(holds: str, hint: str = "use another --out or --fresh") -> None:
+    def refuse(holds: str, hint: str = way) -> None:
         raise StudyError(f"{out} holds {holds}; {hint}")
 
     if (old.sweep is None) != (record.sweep is None):
-        refuse("another kind of study", "use another --out")
+        refuse("another kind of study", "use another folder")
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
         refuse(
@@ -130,8 +131,7 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
         refuse(
             f"a {what} trained with other settings of JAX ({in_words(changed)}), which "
             "would give other numbers from here on",
-            f"set {changed[0].partition(':')[0].upper()} as it was, or use another "
-            "--out or --fresh",
+            f"set {changed[0].partition(':')[0].upper()} as it was, or {way}",
         )
     free = {*FREE, "methods", *(() if record.sweep is None else ("baseline",))}
     a, b = (without(to_json(r.config), free) for r in (old, record))

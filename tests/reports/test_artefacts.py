@@ -43,11 +43,12 @@ def test_averaged_weights_come_after_the_rows_of_the_plan(tmp_path):
 def read_text(tmp_path, text):
     if text is not None:
         (tmp_path / "study.json").write_text(text)
-    read_study(tmp_path)
+    read_study(tmp_path / "study.json" if text == "a file" else tmp_path)
 
 
 test_a_folder_without_a_usable_study_is_refused = refusals(
     (None, "does not exist; is .* the folder of a study"),
+    ("a file", "does not exist; is .* the folder of a study"),
     ("{", "cannot be read as JSON"),
     ("[" * 100_000, "cannot be read as JSON"),
     ("[]", "is not a record of a study"),
