@@ -320,9 +320,10 @@ def _check_images(where: str, images: np.ndarray) -> np.ndarray:
 
 def _check_columns(where: str, table: np.ndarray) -> None:
     """Refuses a column of whose values float32 makes many equal, such as of times."""
+    low, high = (end(table, axis=0).astype(np.float64) for end in (np.min, np.max))
     with np.errstate(all="ignore"):
-        steps = np.spacing(np.abs(table).max(0).astype(np.float32))
-        coarse = steps > 1e-4 * table.std(0, dtype=np.float64)
+        steps = np.spacing(np.maximum(-low, high).astype(np.float32))
+        coarse = steps > 1e-5 * (high - low)
     for column in np.flatnonzero(coarse):
         values = np.unique(table[:, column])
         left = len(np.unique(values.astype(np.float32)))
