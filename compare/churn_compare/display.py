@@ -153,30 +153,19 @@ def _element(above, tag: str, text: str = "", **attributes: Any):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class CompareResult(Display, Measured):
-    """The result of `compare`; a notebook and a terminal show it as a report.
+    """The result of `compare`; a notebook and a terminal show it as a report."""
 
-    Attributes, next to those of `Measured`:
-        old: version in use.
-        new: version that is to replace it.
-        examples: number of examples that both versions have.
-        flow: changed predictions from class to class.
-        regressions: largest negative flips, worst first.
-        regressions_total: number of examples that flip in some pair of runs.
-        curves: reliability of `old` and `new`; None without labels and scores.
-        gates: outcomes of the conditions.
-        notes: sentences about what was read and joined.
-        read: lines on what was read of each side and what was left out.
-    """
-
-    old: Version
-    new: Version
-    examples: int
-    flow: Flow
-    regressions: tuple[Regression, ...] = ()
-    regressions_total: int = 0
+    old: Version  # version in use
+    new: Version  # version that is to replace it
+    examples: int  # number of examples that both versions have
+    flow: Flow  # changed predictions from class to class
+    regressions: tuple[Regression, ...] = ()  # largest negative flips, worst first
+    regressions_total: int = 0  # number of examples that flip in some pair of runs
+    # Reliability of `old` and `new`; None without labels and scores.
     curves: Mapping[str, Curve] | None = None
-    gates: tuple[GateOutcome, ...] = ()
-    notes: tuple[str, ...] = ()
+    gates: tuple[GateOutcome, ...] = ()  # outcomes of the conditions
+    notes: tuple[str, ...] = ()  # sentences about what was read and joined
+    # Lines on what was read of each side and what was left out.
     read: tuple[str, ...] = ()
 
     def each(self) -> dict[str, Measured]:
@@ -243,39 +232,28 @@ class OutcomesResult(Display):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class VersionsResult(Display):
-    """Every version against every other, and every update on its own.
+    """Every version against every other, and every update on its own."""
 
-    Attributes:
-        versions: versions, oldest first.
-        examples: number of examples that all versions have.
-        level: confidence level of all intervals, 0.95 for 95 %.
-        accuracy: accuracy of each version; empty without labels.
-        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
-            of runs; on the diagonal between runs of one version, NaN with one run.
-            Versions between which every step is `paired` are compared run by run.
-        negative_flip_rate: `[V, V]` share of examples that are right in the row's
-            version and wrong in the column's; None without labels.
-        relative_negative_flip_rate: `[V, V]` relative NFR; 1 for independent errors.
-        ambiguity: share of examples to which some version gives another class than the
-            first run of the last version.
-        discrepancy: largest share of examples to which a single version does.
-        steps: each version against the one before it.
-        whole: the last version against the first.
-        notes: sentences about what was read and joined.
-    """
-
-    versions: tuple[Version, ...]
-    examples: int
-    level: float
-    accuracy: tuple[Interval, ...]
+    versions: tuple[Version, ...]  # versions, oldest first
+    examples: int  # number of examples that all versions have
+    level: float  # confidence level of all intervals, 0.95 for 95 %
+    accuracy: tuple[Interval, ...]  # accuracy of each version; empty without labels
+    # `[V, V]` share of examples whose predicted class differs, mean over pairs of runs;
+    # on the diagonal between runs of one version, NaN with one run. Versions between
+    # which every step is `paired` are compared run by run.
     churn: np.ndarray
+    # `[V, V]` share of examples that are right in the row's version and wrong in the
+    # column's; None without labels.
     negative_flip_rate: np.ndarray | None
+    # `[V, V]` relative NFR; 1 for independent errors.
     relative_negative_flip_rate: np.ndarray | None
+    # Share of examples to which some version gives another class than the first run of
+    # the last version.
     ambiguity: float
-    discrepancy: float
-    steps: tuple[CompareResult, ...]
-    whole: CompareResult
-    notes: tuple[str, ...] = ()
+    discrepancy: float  # largest share of examples to which a single version does
+    steps: tuple[CompareResult, ...]  # each version against the one before it
+    whole: CompareResult  # the last version against the first
+    notes: tuple[str, ...] = ()  # sentences about what was read and joined
 
     @property
     def names(self) -> tuple[str, ...]:

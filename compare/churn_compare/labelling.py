@@ -54,19 +54,16 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
     """The queue's entry of each example i, in row `rows[i]`; None for other files."""
     if DRAWN_FROM not in columns:
         return None
+    sides = ("A", "B") if "A" in columns else ("old", "new")
     texts = {
-        name: np.array(as_text(columns[name], f"column {name}").to_pylist())
-        for name in (DRAWN_FROM, STRATUM, BETTER, "id")
+        name: np.array(as_text(columns[name], f"column {name}").to_pylist(), object)
+        for name in (DRAWN_FROM, STRATUM, BETTER, "id", *sides)
         if name in columns
     }
-    sides = ("A", "B") if "A" in columns else ("old", "new")
-    shown = [
-        np.array(as_text(columns[name], f"column {name}").to_pylist(), object)
-        for name in sides
-        if name in columns
-    ]
+    shown = [texts[name] for name in sides if name in texts]
     count = len(texts[DRAWN_FROM])
-    better = np.char.lower(np.char.strip(texts.get(BETTER, np.full(count, ""))))
+    better = texts.get(BETTER, np.full(count, "")).astype(str)
+    better = np.char.lower(np.char.strip(better))
     if len(shown) < 2 and np.any(better != ""):
         raise PredictionsError(
             f"column {BETTER} needs the answers that were judged: keep the columns "

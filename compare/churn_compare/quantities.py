@@ -8,27 +8,20 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """A number of a comparison, as a report shows it.
+    """A number of a comparison, as a report shows it."""
 
-    Attributes:
-        name: key of `CompareResult.quantities`.
-        heading: heading in tables.
-        formula: definition in one line.
-        unit: "share" is shown as a percentage, "points" as percentage points with a
-            sign, "number" as it is, "change" as it is with a sign.
-        better: "lower" or "higher"; "" if neither is better.
-        labels: True if it needs labels.
-        scores: side that needs logits or probabilities: "old", "new", "both" or "".
-        outcomes: True for numbers, texts, sets or rankings, False for classes.
-    """
-
-    name: str
-    heading: str
-    formula: str
+    name: str  # key of `CompareResult.quantities`
+    heading: str  # heading in tables
+    formula: str  # definition in one line
+    # "share" is shown as a percentage, "points" as percentage points with a sign,
+    # "number" as it is, "change" as it is with a sign.
     unit: Literal["share", "points", "number", "change"] = "share"
+    # "lower" or "higher"; "" if neither is better.
     better: Literal["lower", "higher", ""] = ""
-    labels: bool = True
+    labels: bool = True  # True if it needs labels
+    # Side that needs logits or probabilities: "old", "new", "both" or "".
     scores: Literal["", "old", "new", "both"] = ""
+    # True for numbers, texts, sets or rankings, False for classes.
     outcomes: bool = False
 
     @property

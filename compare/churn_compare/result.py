@@ -12,17 +12,11 @@ from churn_compare.quantities import QUANTITIES
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A number with its confidence interval.
+    """A number with its confidence interval."""
 
-    Attributes:
-        value: the point estimate; NaN where it is undefined.
-        low: lower end; NaN where there is no interval.
-        high: upper end.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  # the point estimate; NaN where it is undefined
+    low: float  # lower end; NaN where there is no interval
+    high: float  # upper end
 
 
 NONE = Interval(float("nan"), float("nan"), float("nan"))
@@ -116,28 +110,19 @@ class Sampled:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A class or a slice, compared separately.
+    """A class or a slice, compared separately."""
 
-    Attributes:
-        grouping: "class", or the column of the slices.
-        name: name of the class, or value of the column.
-        examples: number of examples.
-        quantities: numbers with intervals by name, as for all examples; for predicted
-            classes churn and, with labels, flips and accuracy (without an interval
-            for each version).
-        p: p-value of "no change on average"; NaN if no outcome is better or worse.
-        adjusted_p: p-value adjusted by Holm over the groups of this grouping.
-        waived_rate: share that gets worse and is not waived; None without waivers.
-        sampled: flips estimated from a part of the labels; None if all are known.
-    """
-
-    grouping: str
-    name: str
-    examples: int
+    grouping: str  # "class", or the column of the slices
+    name: str  # name of the class, or value of the column
+    examples: int  # number of examples
+    # Numbers with intervals by name, as for all examples; for predicted classes churn
+    # and, with labels, flips and accuracy (without an interval for each version).
     quantities: Mapping[str, Interval]
-    p: float
-    adjusted_p: float
+    p: float  # p-value of "no change on average"; NaN if no outcome is better or worse
+    adjusted_p: float  # p-value adjusted by Holm over the groups of this grouping
+    # Share that gets worse and is not waived; None without waivers.
     waived_rate: Interval | None = None
+    # Flips estimated from a part of the labels; None if all are known.
     sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:
@@ -150,27 +135,18 @@ class Regression:
     """An example that the old version got right and the new one gets wrong.
 
     With several runs, classes are the most frequent ones and numbers are means.
-
-    Attributes:
-        id: id of the example.
-        label: name of its class.
-        old: name of the old prediction.
-        new: name of the new prediction.
-        old_confidence: top probability before; NaN without scores, or if the
-            prediction is not the most probable class.
-        new_confidence: top probability now.
-        label_drop: fall of the label's probability; NaN without scores.
-        share: share of the pairs of runs in which it is a negative flip.
     """
 
-    id: str
-    label: str
-    old: str
-    new: str
+    id: str  # id of the example
+    label: str  # name of its class
+    old: str  # name of the old prediction
+    new: str  # name of the new prediction
+    # Top probability before; NaN without scores, or if the prediction is not the most
+    # probable class.
     old_confidence: float
-    new_confidence: float
-    label_drop: float
-    share: float
+    new_confidence: float  # top probability now
+    label_drop: float  # fall of the label's probability; NaN without scores
+    share: float  # share of the pairs of runs in which it is a negative flip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,47 +254,39 @@ def state_of(states: Iterable[str]) -> State:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """Numbers of one kind of outcome in two versions, and of groups of its examples.
+    """Numbers of one kind of outcome in two versions, and of groups of its examples."""
 
-    Attributes:
-        level: confidence level of all intervals, 0.95 for 95 %.
-        quantities: numbers with intervals by name, in the order of `QUANTITIES`; only
-            those that these outcomes allow.
-        groups: classes, then the values of every column of the slices.
-        p: two-sided p-value of "no change on average"; with several pairs of runs that
-            share labels, the median; NaN if no outcome is better or worse.
-        within: interval of the change at level `2 level - 1`: 90 % for 95 %. It lies
-            within plus and minus a margin if two one-sided tests at 5 % both find the
-            change smaller than the margin. None if no outcome is better or worse.
-        detectable: smallest change of the mean whose interval leaves zero out in 80 %
-            of cases; NaN if no outcome is better or worse.
-        equivalent: margin of equivalence; None without one.
-        waived: negative flips that the gates leave out; None without waivers.
-        pooled: change over several benchmarks; None unless asked for.
-        runs: numbers of runs of the old and the new version.
-        paired: True if run r is compared with run r only, see `run_by_run`.
-        clusters: number of clusters and their effect on an interval; None without.
-        noise: churn of retraining; None without several runs that all examples share.
-        kind: "class", or "correct", "score", "answer", "value", "set" or "ranking".
-        lower_is_better: True if a lower score is better.
-        sampled: flips estimated from a part of the labels; None if all are known.
-    """
-
-    level: float
+    level: float  # confidence level of all intervals, 0.95 for 95 %
+    # Numbers with intervals by name, in the order of `QUANTITIES`; only those that
+    # these outcomes allow.
     quantities: Mapping[str, Interval]
+    # Classes, then the values of every column of the slices.
     groups: tuple[Group, ...] = ()
+    # Two-sided p-value of "no change on average"; with several pairs of runs that share
+    # labels, the median; NaN if no outcome is better or worse.
     p: float = float("nan")
+    # Interval of the change at level `2 level - 1`: 90 % for 95 %. It lies within plus
+    # and minus a margin if two one-sided tests at 5 % both find the change smaller than
+    # the margin. None if no outcome is better or worse.
     within: Interval | None = None
+    # Smallest change of the mean whose interval leaves zero out in 80 % of cases; NaN
+    # if no outcome is better or worse.
     detectable: float = float("nan")
-    equivalent: float | None = None
+    equivalent: float | None = None  # margin of equivalence; None without one
+    # Negative flips that the gates leave out; None without waivers.
     waived: Waived | None = None
+    # Change over several benchmarks; None unless asked for.
     pooled: Pooled | None = None
-    runs: tuple[int, int] = (1, 1)
-    paired: bool = False
+    runs: tuple[int, int] = (1, 1)  # numbers of runs of the old and the new version
+    paired: bool = False  # True if run r is compared with run r only, see `run_by_run`
+    # Number of clusters and their effect on an interval; None without.
     clusters: Clusters | None = None
+    # Churn of retraining; None without several runs that all examples share.
     noise: Noise | None = None
+    # "class", or "correct", "score", "answer", "value", "set" or "ranking".
     kind: str = "class"
-    lower_is_better: bool = False
+    lower_is_better: bool = False  # True if a lower score is better
+    # Flips estimated from a part of the labels; None if all are known.
     sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import itertools
 import os
 from typing import Any, NamedTuple
 
@@ -69,26 +70,20 @@ def find_faults(
 
 def check_faults(faults: list[tuple[Table, np.ndarray]], ids: np.ndarray) -> None:
     """Raises one error for all faults."""
-    found = [
-        _sentence(side, codes, code, ids)
-        for side, codes in faults
-        for code in _WHAT
-        if np.any(codes == code)
-    ]
+    found = []
+    for (side, codes), (code, what) in itertools.product(faults, _WHAT.items()):
+        examples = np.flatnonzero(np.any(codes == code, axis=0))
+        named = [str(i) for i in ids[examples[:_NAMED]]]
+        if len(codes) > 1:
+            runs = np.argmax(codes[:, examples] == code, axis=0)
+            named = [f"{i} (run {side.runs[run]})" for i, run in zip(named, runs)]
+        if named:
+            found.append(
+                f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
+                f"{what.format(kind=side.kind)}, for example ids {some(named)}"
+            )
     if found:
         raise PredictionsError("; ".join(found))
-
-
-def _sentence(side: Table, codes: np.ndarray, code: int, ids: np.ndarray) -> str:
-    examples = np.flatnonzero(np.any(codes == code, axis=0))
-    named = [str(i) for i in ids[examples[:_NAMED]]]
-    if len(codes) > 1:
-        runs = np.argmax(codes[:, examples] == code, axis=0)
-        named = [f"{i} (run {side.runs[run]})" for i, run in zip(named, runs)]
-    return (
-        f"{side.name}: {len(examples)} of {codes.shape[1]} examples "
-        f"{_WHAT[code].format(kind=side.kind)}, for example ids {some(named)}"
-    )
 
 
 # Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares

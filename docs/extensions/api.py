@@ -353,8 +353,8 @@ def fields(cls: type) -> list[Field]:
             if not isinstance(item, ast.AnnAssign):
                 continue
             name = ast.unparse(item.target)
-            comment = source[item.end_lineno - 1].partition("  # ")[2]
-            if not told and comment and "pyrefly" not in comment:
+            comment = comment_of(source, item, "    # ")
+            if name not in told and comment and "pyrefly" not in comment:
                 told[name] = [comment]
             if name in order:
                 types = annotation(item.annotation), annotation(item.annotation, path)
@@ -365,6 +365,15 @@ def fields(cls: type) -> list[Field]:
                 found[name].text = text
     hidden = ("parent", "name") if hasattr(cls, "module_class_method") else ()
     return [found[name] for name in order if name in found and name not in hidden]
+
+
+def comment_of(lines: list[str], node: ast.stmt, start: str) -> str:
+    """The comment above an assignment, or else the one at its end."""
+    above, found = node.lineno - 2, []
+    while above >= 0 and lines[above].startswith(start):
+        found.insert(0, lines[above].removeprefix(start))
+        above -= 1
+    return " ".join(found) or lines[node.end_lineno - 1].partition("  # ")[2]
 
 
 def class_signature(cls: type, parts: list[Field]) -> str:
@@ -409,13 +418,7 @@ def docstring_of(public: Public) -> str:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 return inspect.cleandoc(str(node.value.value))
     lines = public.path.read_text().splitlines()
-    above = public.node.lineno - 2
-    comment: list[str] = []
-    while above >= 0 and lines[above].startswith("# "):
-        comment.insert(0, lines[above][2:])
-        above -= 1
-    trailing = lines[public.node.end_lineno - 1].partition("  # ")[2]
-    text = " ".join(comment) or trailing
+    text = comment_of(lines, public.node, "# ")
     if isinstance(public.node, ast.ImportFrom):
         text = f"`{public.node.module}.{public.name}`."
     return text[:1].upper() + text[1:] if "`" not in text[:1] else text

@@ -101,10 +101,7 @@ def _templates() -> "Environment":
         undefined=jinja2.StrictUndefined,
         finalize=_cleaned,
     )
-    found.filters |= {
-        "inline": _markup,
-        "kind": lambda block: type(block).__name__,
-    }
+    found.filters |= {"inline": _markup, "kind": lambda block: type(block).__name__}
     return found
 
 

@@ -193,8 +193,6 @@ def read_pair(
     new: Any,
     *,
     labels: Any = None,
-    slices: Any = None,
-    by: Sequence[str] = (),
     ids: Any = None,
     kind: Kind | None = None,
     old_kind: Kind | None = None,
@@ -216,7 +214,7 @@ def read_pair(
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
     check_used(ids, sides, own)
-    return join(*sides, labels=labels, slices=slices, by=by, **columns, **joining)
+    return join(*sides, labels=labels, **columns, **joining)
 
 
 def _comparable(
@@ -305,7 +303,11 @@ def _own_columns(
                 f"there is no column {name!r}, or it is read as something else; others "
                 f"are {some([*every]) or 'none'}"
             )
-        rows.note_difference(name, sides[0], found[0], found[-1])
+        if differ := int(np.sum(found[0] != found[-1])):
+            rows.notes.append(
+                f"Warning: {name} differs between the two sides for {differ:,} of "
+                f"{len(found[0]):,} examples; that of {sides[0].name} is taken."
+            )
         columns[name] = found[0]
     return columns
 
@@ -358,14 +360,6 @@ class Rows:
     def _check_order(self, others: Mapping[str, Any], where: str) -> None:
         doubts = row_order_doubts(self._others, others, where, self._repeats)
         self.notes += settle(doubts, self._confirm)
-
-    def note_difference(self, column: str, old: Table, first: Any, other: Any) -> None:
-        """Notes that values of a column differ between the sides."""
-        if differ := int(np.sum(first != other)):
-            self.notes.append(
-                f"Warning: {column} differs between the two sides for {differ:,} of "
-                f"{len(first):,} examples; that of {old.name} is taken."
-            )
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Leaves out all examples but those of a mask `[N]`, which it returns."""

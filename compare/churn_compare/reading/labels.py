@@ -32,11 +32,7 @@ from churn_compare.reading.columns import (
     plain,
     score_columns,
 )
-from churn_compare.reading.contents import (
-    as_array,
-    check_same_lengths,
-    read_contents,
-)
+from churn_compare.reading.contents import as_array, check_same_lengths, read_contents
 from churn_compare.reading.scores import array_class_names
 
 NO_CLUSTER = -1
