@@ -84,10 +84,8 @@ def _has(measure: MeasureFindings, gate: Gate) -> bool:
         return False
     if not gate.grouping:
         return gate.quantity in measure.quantities
-    return any(
-        gate.grouping in (ALL_SLICES, of.grouping) and gate.quantity in of.quantities
-        for of in measure.groups
-    )
+    about = (group for group in measure.groups if _covers(gate, group))
+    return any(gate.quantity in group.quantities for group in about)
 
 
 def _why_not(gate: Gate, measures: Sequence[MeasureFindings]) -> str:

@@ -22,7 +22,6 @@ from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
-from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_text
 from churn_compare.reading.sides import same_file
@@ -246,7 +245,7 @@ class RepairResult(Display):
         names = ("churn", "negative_flip_rate", "positive_flip_rate", "accuracy_gain")
         both = {"The new version alone": self.shipped, "As served": self.served}
         rows = [
-            (heading, *(number_cell(of[name], QUANTITIES[name].unit) for name in names))
+            (heading, *(number_cell(of[name], name) for name in names))
             for heading, of in both.items()
         ]
         heads = ("On the test examples", "Churn", "NFR", "PFR")

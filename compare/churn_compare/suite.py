@@ -220,9 +220,7 @@ class SuiteResult(Display):
             notes |= dict.fromkeys(remark(f"{of.name}: {n}") for n in of.result.notes)
             for (name, m), p in zip(of.measures.items(), of.adjusted_p, strict=True):
                 names = (f"{m.mean}_old", f"{m.mean}_new", m.change)
-                units = [QUANTITIES[name].unit for name in names if m.change]
-                cells = [*map(number_cell, map(m.quantities.get, names), units)]
-                cells = cells or [NOTHING] * 3
+                cells = [number_cell(m.quantities.get(n), n) for n in names]
                 row = (count_text(of.result.examples), *cells, p_text(p), mark)
                 rows.append((Cell(name, below=of.rules.tier), *row))
                 inside: list[Block] = []  # titles of its sections are lines

@@ -12,7 +12,6 @@ from churn_compare.flip_counts import VersionMatrices
 from churn_compare.gates import OF_CHANGED
 from churn_compare.number_text import (
     NOTHING,
-    Unit,
     count_text,
     counted,
     has_range,
@@ -56,10 +55,11 @@ _FLIPS = (
 )
 
 
-def number_cell(interval: Interval | None, unit: Unit) -> Cell:
-    """A number with its interval below it; a dash if there is none."""
+def number_cell(interval: Interval | None, name: str) -> Cell:
+    """A quantity with its interval below it; a dash if there is none."""
     if interval is None:
         return Cell(NOTHING)
+    unit = QUANTITIES[name].unit
     return Cell(value_text(interval, unit), below=range_text(interval, unit))
 
 
@@ -73,7 +73,7 @@ def changes_table(result: Measured) -> list[Block]:
             continue
         lower = name == "score_change" and result.lower_is_better
         change = result.quantities.get(name)
-        cell = number_cell(change, quantity.unit)
+        cell = number_cell(change, name)
         if change is not None and has_range(change):
             same = change.low == change.high == 0
             word = "" if same else judgement(name, change, lower)
@@ -82,9 +82,7 @@ def changes_table(result: Measured) -> list[Block]:
             cell = dataclasses.replace(cell, mark=mark, tone=tone)
         better = _BETTER["lower" if lower else quantity.better]
         heading = Cell(quantity.heading.rpartition(",")[0], below=better)
-        each = [
-            number_cell(result.quantities.get(s), QUANTITIES[s].unit) for s in sides
-        ]
+        each = [number_cell(result.quantities.get(side), side) for side in sides]
         rows.append((heading, *each, cell))
     caption = _interval_note(result)
     heads = ("Both versions", "Old", "New", "Change")
@@ -316,7 +314,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
 
 
 def _group_cell(group: Group, name: str) -> Cell:
-    cell = number_cell(group[name], QUANTITIES[name].unit)
+    cell = number_cell(group[name], name)
     return Cell(cell.text.removesuffix(" points"), cell.below)
 
 
@@ -417,7 +415,7 @@ def _shades(values: np.ndarray) -> np.ndarray:
 
 def _plain_cell(interval: Interval, name: str) -> Cell:
     """A number without its unit, which the heading has."""
-    cell = number_cell(interval, QUANTITIES[name].unit)
+    cell = number_cell(interval, name)
     return Cell(cell.text.removesuffix(" points"), below=cell.below.removesuffix(" %"))
 
 

@@ -49,9 +49,9 @@ class Rows:
     kind: str = "verdicts"
 
 
-def bullets(texts: Sequence[Inline], kind: str = "verdicts") -> Rows:
-    """A list of texts of one kind."""
-    return Rows([Text(text) for text in texts], kind=kind)
+def bullets(texts: Sequence[Inline]) -> Rows:
+    """A list of texts."""
+    return Rows([Text(text) for text in texts])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -150,9 +150,9 @@ def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
         yield from _drawn(getattr(block, "blocks", ()))
 
 
-def _png(figure, dpi: int = 120) -> bytes:
+def _png(figure) -> bytes:
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
+    figure.savefig(out, format="png", dpi=120, facecolor="white")
     return out.getvalue()
 
 
@@ -211,15 +211,9 @@ def _inline(svg: str, description: str) -> str:
     return svg.replace(INK, "currentColor")
 
 
-def picture(
-    figure, done, *, name: str, title: str, caption: str, words: str = "", dpi=120
-) -> Figure:
-    """A figure of `drawing` as SVG for the page and as PNG for a file called `name`.
-
-    `words` describe it if the title does not.
-    """
-    png = _png(figure, dpi)
+def picture(figure, done, *, name: str, title: str, caption: str) -> Figure:
+    """A figure of `drawing` as SVG for the page and as PNG for a file called `name`."""
+    png = _png(figure)
     if _kept.get() is None:
         figure.set_layout_engine("none")  # the slow layout is done
-    svg = done(words or title)
-    return Figure(svg, title, caption, png=png, name=name)
+    return Figure(done(title), title, caption, png=png, name=name)

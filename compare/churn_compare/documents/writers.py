@@ -366,10 +366,10 @@ def csv_text(records: Records) -> str:
     return out.getvalue()
 
 
-def json_text(value: Any, indent: int = 1) -> str:
+def json_text(value: Any) -> str:
     """Text of a JSON file with a value that `plain_values` accepts."""
     found = plain_values(value)
-    return json.dumps(found, indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def plain_values(value: Any) -> Any:

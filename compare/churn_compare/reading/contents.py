@@ -68,11 +68,6 @@ class Contents:
 Choice = Callable[[list[str]], tuple[Collection[str], Collection[str]]]
 
 
-def everything(names: list[str]) -> tuple[Collection[str], Collection[str]]:
-    """The choice of all columns."""
-    return names, ()
-
-
 @contextlib.contextmanager
 def parsing() -> Iterator[None]:
     """Makes one sentence of the error of a parser, which may raise anything."""
@@ -89,7 +84,9 @@ def parsing() -> Iterator[None]:
 
 
 def read_contents(
-    given: Any, id_column: str | None = None, choice: Choice = everything
+    given: Any,
+    id_column: str | None = None,
+    choice: Choice = lambda names: (names, ()),
 ) -> Contents:
     """Reads a file, or takes arrays and tables as they are."""
     if isinstance(given, str | os.PathLike):
@@ -365,8 +362,7 @@ def column_names(given: Any) -> list[str]:
     if isinstance(given, Mapping):
         return [*map(str, given)]
     if isinstance(given, list):
-        rows = given if _are_records(given) else ()
-        return _keys(rows)
+        return _keys(given if _are_records(given) else ())
     if hasattr(given, "collect_schema"):  # of polars
         return given.collect_schema().names()
     names = getattr(getattr(given, "dtype", None), "names", None)

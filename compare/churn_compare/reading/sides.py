@@ -21,6 +21,7 @@ from churn_compare.example_ids import (
     split_runs,
     twice,
 )
+from churn_compare.number_text import listed
 from churn_compare.pair import Kind, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Account, Doubt
@@ -331,9 +332,8 @@ def _of_table(
 
 
 def _no_predictions(names: list[str], kind: Kind | None) -> PredictionsError:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return PredictionsError(
-        f"there is no column {_WANTED[kind]}, it has {', '.join(names[:_LISTED])}{more}"
+        f"there is no column {_WANTED[kind]}, it has {listed(names, _LISTED)}"
         f"; {'leave --kind out, or ' if kind else ''}"
         "--prediction-column names the predicted classes and --label-column the "
         "right ones (or --kind what all other columns are, if they are the scores of "
