@@ -14,6 +14,7 @@ from churn_jax.command.options import (
     AllOfStudy,
     Folder,
     Study,
+    assignments,
     print_if_asked,
     read_options,
     study_of,
@@ -85,6 +86,8 @@ def sweep(argv: Sequence[str]) -> int:
 
     check_minutes(options.minutes)
     as_loggers(options.log)
+    if "train.replicas" in dict(assignments(options)[0]):
+        raise ValueError("the runs per value of a sweep are --seeds")
     values = numbers(options.values, "--values")
     if values and all("=" in word for word in options.axes):
         raise ValueError("--values is for an axis without values; each has its own")

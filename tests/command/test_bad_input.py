@@ -42,6 +42,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),
         ("sweep digits", "needs what to sweep"),
         ("sweep digits codistill_skl.beta --replicas 3", "unknown option --replicas"),
+        ("sweep digits codistill_skl.beta --set train.replicas=3", "are --seeds"),
         ("sweep digits codistill_skl.beta --criterion x", "criterion must be"),
         ("sweep digits codistill_skl.beta --minutes -1", "--minutes must be"),
         (
