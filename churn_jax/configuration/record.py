@@ -68,13 +68,13 @@ class RowRecord:
             configuration deploys, or `ema`, their moving average.
         of: name of the row whose averaged weights these are; empty for others.
         training_cost: networks trained, relative to one of the baseline.
-        one_pass: True if one pass of one network answers for all members (MIMO).
         seconds: training time.
         compile_seconds: part of them until the first update was compiled;
             near zero where it was compiled while the row before trained.
         parameters: trained numbers per replica.
         mapping: mapping of the replicas on one device.
         stopped: replicas that were frozen.
+        one_pass: True if one pass of one network answers for all members (MIMO).
     """
 
     name: str
@@ -85,12 +85,12 @@ class RowRecord:
     weights: str = "config"
     of: str = ""
     training_cost: float | None = None
-    one_pass: bool = False
     seconds: float | None = None
     compile_seconds: float | None = None
     parameters: int | None = None
     mapping: str = ""
     stopped: tuple[Stopped, ...] = ()
+    one_pass: bool = False
 
     @property
     def method(self) -> Method:
