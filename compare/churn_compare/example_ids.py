@@ -58,6 +58,14 @@ def check_choice(name: str, given: Any, allowed: Iterable[str]) -> None:
         )
 
 
+def check_count(what: str, count: int, examples: int) -> None:
+    """Refuses what is of another number of examples than the predictions."""
+    if count != examples:
+        raise PredictionsError(
+            f"{what} are of {count:,} examples, the predictions of {examples:,}"
+        )
+
+
 def decoded(values: np.ndarray, what: str) -> np.ndarray:
     """Bytes as strings."""
     try:

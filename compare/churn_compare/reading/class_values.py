@@ -80,6 +80,8 @@ def as_class_values(
     if not hasattr(values, "null_count"):
         values = numpy_array(values)
         shape, kind = values.shape, values.dtype.kind
+        if lacking != "none" and len(shape) != 1:
+            raise PredictionsError(f"{what} must have shape [N]; got {shape}")
         if kind in "bi" or (kind in "uf" and lacking == "none"):
             return _numbered(values, what, hint)
         if kind not in "ufUSO":

@@ -10,6 +10,7 @@ from churn_compare.array_files import ArrayFileError
 from churn_compare.example_ids import (
     PredictionsError,
     check_choice,
+    check_count,
     counts_rows,
     match_ids,
     names_of,
@@ -441,11 +442,7 @@ class Rows:
                 f"the {what} have no ids, but the two sides do not have the same "
                 f"examples in the same order; give ids with the {what}"
             )
-        if separate.size != len(self.ids):
-            raise PredictionsError(
-                f"the {what} are of {separate.size:,} examples, the predictions of "
-                f"{len(self.ids):,}"
-            )
+        check_count(f"the {what}", separate.size, len(self.ids))
         if self._ids is not None:
             said = f"he {what} have no ids: they are matched by rows."
             self.notes.append(f"Warning: t{said}" if others else f"T{said}")

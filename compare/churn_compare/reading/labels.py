@@ -153,10 +153,6 @@ def read_labels(
             )
         if found.ids is not None:
             check_unique(found.ids)
-        if not hasattr(values, "null_count") and np.ndim(values) != 1:
-            raise PredictionsError(
-                f"labels must have shape [N]; got {np.shape(values)}"
-            )
         lacking = "all" if DRAWN_FROM in columns else "some"
         labels = as_class_values(values, "labels", lacking=lacking)
         found.check_lengths({"labels": labels.numbers})

@@ -53,8 +53,8 @@ def as_scores(values: np.ndarray, kind: Kind | None, what: str) -> Scores:
     if letter in "USO" or kind == "classes" or (letter in "iub" and kind is None):
         if letter in "USO" and kind in ("logits", "probabilities"):
             raise PredictionsError(f"{what} are not numbers, so they cannot be {kind}")
-        whole = kind == "classes" and np.array_equal(values, np.floor(values))
-        if values.ndim == 3 or (letter == "f" and values.ndim == 2 and not whole):
+        whole = letter != "f" or np.array_equal(values, np.floor(values))
+        if values.ndim == 3 or (values.ndim == 2 and not whole):
             raise PredictionsError(
                 f"{what} of shape {values.shape} are scores, not classes; say whether "
                 "they are logits or probabilities"

@@ -14,6 +14,7 @@ from churn_compare.example_ids import (
     PredictionsError,
     as_ids,
     check_choice,
+    check_count,
     check_unique,
     errors_of,
     repeated,
@@ -150,7 +151,7 @@ def read_side(
                 side = dataclasses.replace(side, values=values)
         if side.ids is None and ids is not None:
             own = read_ids(ids, id_column)
-            _check_length("the separate ids", own, side.examples)
+            check_count("the separate ids", len(own), side.examples)
             side = dataclasses.replace(side, ids=own)
         elif side.ids is None and contents.index:
             raise PredictionsError(contents.index)
@@ -175,7 +176,7 @@ def read_side(
             elif not hasattr(values, "null_count"):
                 found[column] = as_array(values, what)
                 if names is not None:
-                    _check_length(f"values of {what}", values, side.examples)
+                    check_count(f"values of {what}", len(values), side.examples)
         return found
 
     account = account._replace(read=(*account.read, *contents.read))
@@ -509,18 +510,16 @@ def _side(
     ids = labels = label_names = repeats = None
     if roles.id is not None:
         ids = as_ids(columns[roles.id])
-        _check_length("ids", ids, examples)
+        check_count("ids", len(ids), examples)
     if roles.label is not None:
         found = as_class_values(columns[roles.label], "labels", lacking="some")
         labels, label_names = found
-        if labels.ndim != 1:
-            raise PredictionsError(f"labels must have shape [N]; got {labels.shape}")
         if scores.kind != "classes" and examples != len(labels) == values.shape[2]:
             raise PredictionsError(
                 f"labels are of {len(labels)} examples, the scores [N, C] of "
                 f"{examples}; if these are classes [R, N], add --kind classes"
             )
-        _check_length("labels", labels, examples)
+        check_count("labels", len(labels), examples)
         own = scores.class_names  # in no order that numbers could mean
         named = own and not is_truth(own) and not all_numbers(own)
         if named and not label_names:
@@ -608,10 +607,3 @@ def _checked_names(names: tuple[str, ...], classes: int) -> tuple[str, ...] | No
     if "" in names:
         raise PredictionsError("a class has an empty name")
     return None if [*map(as_number, names)] == [*range(classes)] else names
-
-
-def _check_length(what: str, values: Any, examples: int) -> None:
-    if len(values) != examples:
-        raise PredictionsError(
-            f"{what} are of {len(values)} examples, the predictions of {examples}"
-        )

@@ -581,6 +581,8 @@ def test_a_kind_that_does_not_fit_may_be_left_out(tmp_path):
         fails(message, read_side, tmp_path / "p.csv", kind="logits")
     runs = {"labels": [0, 1, 1], "prediction": [[0.0, 1.0, 1.0]] * 2}
     assert read_side(runs, kind="classes").values.shape == (2, 3)
+    names = {"prediction": np.array([["a", "b", "b"]] * 2)}
+    assert read_side(names, kind="classes").class_names == ("a", "b")
 
 
 def test_views_of_strings_in_parquet_are_strings(tmp_path):
