@@ -17,7 +17,6 @@ from churn_jax.divergences import log_probs
 from churn_jax.metrics.scoring import (
     brier_score,
     is_correct,
-    nan_at_unknown_labels,
     negative_log_likelihood,
 )
 from churn_jax.metrics.state import AdditiveState, LongSum, ratio, valid_examples
@@ -62,13 +61,14 @@ class ECEState(AdditiveState):
 
     def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `expected_calibration_error`."""
-        right = is_correct(logits, labels)[..., None]
+        right = is_correct(logits, labels)
+        # The largest of many classes may be a number where one of them is nan.
         confidence = jnp.exp(jnp.max(log_probs(logits), axis=-1))
-        confidence = nan_at_unknown_labels(confidence, labels, logits)
+        confidence = jnp.where(jnp.isnan(right), jnp.nan, confidence)
         num_bins = self.examples.shape[-1]
         inside = in_bins(bin_of(confidence, num_bins), num_bins)
         confidence = jnp.where(inside, confidence[..., None], 0.0)
-        return self.plus(mask, inside, inside & right, confidence)
+        return self.plus(mask, inside, inside & (right[..., None] == 1.0), confidence)
 
     def compute(self) -> Scalar:
         """The calibration error, float32; nan before the first valid example."""

@@ -24,13 +24,14 @@ from churn_jax.metrics.state import (
     MeanState,
     RateState,
     masked_mean,
+    rate,
     ratio,
 )
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
 def _changed(logits_a: Any, logits_b: Any):
-    """True where predicted classes differ; of logits, classes `[...]` or lists."""
+    """1 where predicted classes differ, nan at logits with nan; of classes or lists."""
     arrays = {"logits_a": _as_array(logits_a), "logits_b": _as_array(logits_b)}
     if all(map(_is_floating, arrays.values())):
         check_same_shape(**arrays)
@@ -54,7 +55,12 @@ def _changed(logits_a: Any, logits_b: Any):
                 "class ids that int32 cannot hold are compared by NumPy alone; give "
                 "both sides as NumPy arrays, outside of jit"
             )
-    return jnp.asarray(a).astype(jnp.int32) != jnp.asarray(b).astype(jnp.int32)
+    a, b = (jnp.asarray(x).astype(jnp.int32) for x in (a, b))
+    changed = (a != b).astype(jnp.float32)
+    for logits, classes in zip(arrays.values(), (a, b)):
+        if _is_floating(logits):
+            changed = jnp.where(classes < 0, jnp.nan, changed)
+    return changed
 
 
 def _as_array(x: Any) -> Any:
@@ -125,10 +131,9 @@ def churn(
         TypeError: names of classes are compared with their numbers.
 
     Notes:
-        A tie is resolved as `jnp.argmax` does, in favour of the lower class id. That
-        also decides the class of NaN logits, which are not reported. Float64 logits are
-        rounded to float32 first. Names of classes are compared by NumPy, so not under
-        `jit`.
+        A tie is resolved as `jnp.argmax` does, in favour of the lower class id. A valid
+        example with NaN among its logits gives nan. Float64 logits are rounded to
+        float32 first. Names of classes are compared by NumPy, so not under `jit`.
 
     Example:
         >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
@@ -139,7 +144,7 @@ def churn(
     References:
         [reproducibility] Eq. 3
     """
-    return masked_mean(_changed(logits_a, logits_b), mask)
+    return ChurnState.empty().update(logits_a, logits_b, mask).compute()
 
 
 def _max_normalized(logits: Logits, alpha) -> Logits:
@@ -207,7 +212,7 @@ def churn_by_correctness(
     Args:
         logits_a: `[..., C]`; this model's correctness makes the groups.
         logits_b: `[..., C]`.
-        labels: `[...]` class ids.
+        labels: `[...]` class ids; a valid example with another id gives nan.
         mask: `[...]` valid examples.
 
     Returns:
@@ -240,7 +245,11 @@ class _ChurnSums(PairMetric):
         return predicted(logits)
 
     def compare(self, old, new):
-        return old != new
+        return old != new, old < 0, new < 0
+
+    def finish(self, sums, examples):
+        changed, *unusable = sums
+        return rate(changed, sum(unusable), examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,21 +272,22 @@ class _ChurnByCorrectnessSums(PairMetric):
     needs_labels = True
 
     def of_run(self, logits, labels):
-        return predicted(logits), right(logits, labels)
+        return predicted(logits), *right(logits, labels)
 
     def compare(self, old, new):
-        (before, was_right), (after, _) = old, new
+        (before, was_right, bad), (after, _, worse) = old, new
         churned = before != after
-        return churned & was_right, churned & ~was_right, was_right
+        return churned & was_right, churned & ~was_right, was_right, bad, worse
 
     def finish(self, sums, examples) -> ChurnByCorrectness:
-        churned_right, churned_wrong, correct = sums
+        churned_right, churned_wrong, correct, *unusable = sums
+        examples = jnp.where(sum(unusable) > 0, 0, examples)
 
-        def rate(hits, group):
+        def share(hits, group):
             return jnp.where(examples > 0, ratio(hits, jnp.maximum(group, 1)), jnp.nan)
 
         return ChurnByCorrectness(
-            rate(churned_right, correct), rate(churned_wrong, examples - correct)
+            share(churned_right, correct), share(churned_wrong, examples - correct)
         )
 
 
@@ -299,15 +309,16 @@ class ChurnByCorrectnessState(AdditiveState):
     churned_correct: jax.Array
     churned_incorrect: jax.Array
     correct: jax.Array
+    unusable: jax.Array
     examples: jax.Array
 
     def update(self, logits_a, logits_b, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `churn_by_correctness`."""
         check_logits(logits_a=logits_a, logits_b=logits_b)
         check_labels(labels, logits_a, logits_name="logits_a")
-        return self.plus(
-            mask, *_ChurnByCorrectnessSums().terms(logits_a, logits_b, labels)
-        )
+        sums = _ChurnByCorrectnessSums()
+        *terms, bad, worse = sums.terms(logits_a, logits_b, labels)
+        return self.plus(mask, *terms, bad | worse)
 
     def compute(self) -> ChurnByCorrectness:
         """Both rates, float32."""
@@ -347,7 +358,7 @@ def ambiguity(logits: Logits) -> PerExample:
     """
     check_logits(logits=logits)
     check_members(logits, name="logits", axes="[R, ..., C]")
-    return _share_of_pairs(jnp.argmax(logits, axis=-1))
+    return _share_of_pairs(predicted(logits))
 
 
 @jax.jit  # a loop outside of a program is compiled again in every call
@@ -360,7 +371,8 @@ def _share_of_pairs(predictions):
         predictions,
     )
     ordered_pairs = jnp.sum(differ, axis=0).astype(jnp.float32)
-    return ordered_pairs / (runs * (runs - 1))
+    known = jnp.all(predictions >= 0, axis=0)
+    return jnp.where(known, ordered_pairs / (runs * (runs - 1)), jnp.nan)
 
 
 _UPDATES = 300  # of Blahut's and Arimoto's algorithm

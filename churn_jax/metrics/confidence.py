@@ -11,7 +11,7 @@ from churn_jax._checks import check_logits, check_same_shape
 from churn_jax.divergences import log_probs
 from churn_jax.metrics.pairs import STREAMING, PairMetric
 from churn_jax.metrics.scoring import error_rate, predicted, right
-from churn_jax.metrics.state import MeanState, ratio
+from churn_jax.metrics.state import MeanState, rate
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
@@ -108,13 +108,15 @@ class _ErrorSums(PairMetric):
     needs_labels = True
 
     def of_run(self, logits, labels):
-        return ~right(logits, labels)
+        return right(logits, labels)
 
     def compare(self, old, new):
-        return old, new
+        (old, bad), (new, worse) = old, new
+        return ~old, ~new, bad, worse
 
     def finish(self, sums, examples):
-        return ratio(sums[0], examples) + ratio(sums[1], examples)
+        old, new, *unusable = sums
+        return sum(rate(wrong, sum(unusable), examples) for wrong in (old, new))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +136,11 @@ class _ConfidenceBoundSums(PairMetric):
             event = distance >= gamma_a + gamma_b
         else:
             event = distance > jnp.minimum(gamma_a, gamma_b)
-        return event | (class_a != class_b)
+        return event | (class_a != class_b), class_a < 0, class_b < 0
+
+    def finish(self, sums, examples):
+        event, *unusable = sums
+        return rate(event, sum(unusable), examples)
 
 
 def churn_bound_from_errors(

@@ -38,17 +38,20 @@ class _FlipSums(PairMetric):
     """
 
     rate: str = ""
+    num_classes: int = 0  # at least so many have names, whatever one model knows
     needs_labels = True
 
     def of_run(self, logits, labels):
-        return right(logits, labels)
+        return right(logits, labels, self.num_classes)
 
     def compare(self, old, new):
-        return old & new, old, new
+        (old, bad), (new, worse) = old, new
+        return old & new, old, new, bad, worse
 
     def finish(self, sums, examples):
         # Integers, so that a small difference of large counts keeps its digits.
-        both, old_right, new_right = (jnp.asarray(x) for x in sums)
+        both, old_right, new_right, *unusable = (jnp.asarray(x) for x in sums)
+        examples = jnp.where(sum(unusable) > 0, 0, examples)
         negative, new_wrong = old_right - both, examples - new_right
 
         def share(part, group, when_empty):
@@ -74,6 +77,7 @@ class FlipState(AdditiveState):
     both: jax.Array
     old_right: jax.Array
     new_right: jax.Array
+    unusable: jax.Array
     examples: jax.Array
 
     def update(self, *, old_logits, new_logits, labels, mask=None) -> Self:
@@ -82,7 +86,10 @@ class FlipState(AdditiveState):
         check_logits(new_logits=new_logits)
         check_labels(labels, old_logits, logits_name="old_logits")
         check_labels(labels, new_logits, logits_name="new_logits")
-        return self.plus(mask, *_FlipSums().terms(old_logits, new_logits, labels))
+        classes = max(jnp.shape(z)[-1] for z in (old_logits, new_logits))
+        sums = _FlipSums(num_classes=classes)
+        *terms, bad, worse = sums.terms(old_logits, new_logits, labels)
+        return self.plus(mask, *terms, bad | worse)
 
     def compute(self) -> FlipRates:
         """All rates; nan before the first valid example."""
@@ -101,7 +108,7 @@ def flip_rates(
     Args:
         old_logits: `[..., C_old]`, the model in use.
         new_logits: `[..., C_new]`, the model that is to replace it.
-        labels: `[...]` class ids.
+        labels: `[...]` class ids; nan with a valid example of neither model's classes.
         mask: `[...]` valid examples.
 
     Returns:
@@ -289,7 +296,7 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
 
     Returns:
         `[...]` int32: the rank, from 2 (runner-up) to C, at negative flips; 0
-        elsewhere.
+        elsewhere, also where logits are NaN or the label is no class.
 
     Raises:
         ValueError: the logits differ in shape, or labels do not fit.
@@ -307,7 +314,8 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
         [elodi] Fig. 4
     """
     check_logits(old_logits=old_logits, new_logits=new_logits)
-    negative = is_correct(old_logits, labels) & ~is_correct(new_logits, labels)
+    before, after = (is_correct(z, labels) for z in (old_logits, new_logits))
+    negative = (before == 1.0) & (after == 0.0)
     old_logits = jnp.asarray(old_logits)
     wrong = jnp.argmax(new_logits, axis=-1).astype(jnp.int32)[..., None]
     score = jnp.take_along_axis(old_logits, wrong, axis=-1)

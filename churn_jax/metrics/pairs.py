@@ -205,7 +205,7 @@ def cross_pairs(
         Class ids agree. Where one side has fewer columns, its missing last classes have
         `UNKNOWN_LOGIT`, hence probability zero, as have others that it does not know.
         Logits must be above it, or a missing class is predicted. A label that neither
-        side has is always wrong.
+        side has gives nan.
 
     Example:
         >>> from churn_jax.metrics import negative_flip_rate

@@ -11,29 +11,39 @@ from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
 
 def is_correct(logits: Logits, labels: Labels):
-    """`argmax_j z_j == label`, `[...]` bool; ties go to the lower class id."""
+    """1 where `argmax_j z_j == label`, else 0; nan where that is unknown. `[...]`."""
     check_logits(logits=logits)
     check_labels(labels, logits)
-    return right(logits, labels)
+    correct, unusable = right(logits, labels)
+    return jnp.where(unusable, jnp.nan, correct.astype(jnp.float32))
 
 
-def right(logits: Logits, labels: Labels):
-    """`is_correct` of labels `[B]` for any axes of runs before those, unchecked."""
-    classes = predicted(logits)
-    labels = jnp.asarray(labels).astype(jnp.int32)
-    return classes == jnp.broadcast_to(labels, classes.shape)
+def right(logits: Logits, labels: Labels, num_classes: int = 0):
+    """Correct, and unusable: with a nan or a label that is no class, `[...]` bools.
+
+    Labels `[B]` may be those of many runs `[..., B, C]`. They are not checked.
+    """
+    found = predicted(logits)
+    labels = jnp.broadcast_to(jnp.asarray(labels).astype(jnp.int32), found.shape)
+    known = _is_class(labels, max(num_classes, jnp.shape(logits)[-1]))
+    return found == labels, (found < 0) | ~known
 
 
 def predicted(logits: Logits):
-    """The predicted classes `[...]`, int32."""
-    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    """The predicted classes `[...]`, int32; -1 where a score is nan."""
+    best = jnp.argmax(logits, axis=-1, keepdims=True)
+    top = jnp.take_along_axis(logits, best, axis=-1)  # the first nan, if there is one
+    return jnp.where(jnp.isnan(top), -1, best)[..., 0].astype(jnp.int32)
+
+
+def _is_class(labels, num_classes):
+    labels = jnp.asarray(labels).astype(jnp.int32)  # a narrow type cannot hold C
+    return (labels >= 0) & (labels < num_classes)
 
 
 def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
     """`values` where the label is one of the C classes, nan elsewhere."""
-    labels = jnp.asarray(labels).astype(jnp.int32)  # a narrow type cannot hold C
-    known = (labels >= 0) & (labels < logits.shape[-1])
-    return jnp.where(known, values, jnp.nan)
+    return jnp.where(_is_class(labels, logits.shape[-1]), values, jnp.nan)
 
 
 def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
@@ -43,7 +53,7 @@ def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
 
     Args:
         logits: `[..., C]`.
-        labels: `[...]` class ids.
+        labels: `[...]` class ids; a valid example with another id gives nan.
         mask: `[...]` valid examples.
 
     Returns:
@@ -62,7 +72,7 @@ def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar
     References:
         [reproducibility] Lemma 1
     """
-    return masked_mean(is_correct(logits, labels), mask)
+    return AccuracyState.empty().update(logits, labels, mask).compute()
 
 
 def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
@@ -84,11 +94,11 @@ def error_rate(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scal
         [reproducibility] Lemma 1
         [elodi] Eq. 10
     """
-    return masked_mean(_is_wrong(logits, labels), mask)
+    return ErrorRateState.empty().update(logits, labels, mask).compute()
 
 
 def _is_wrong(logits, labels):
-    return ~is_correct(logits, labels)
+    return 1.0 - is_correct(logits, labels)
 
 
 def example_nll(logits, labels):

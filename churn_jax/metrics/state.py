@@ -65,6 +65,11 @@ def ratio(numerator, denominator):
     return numerator.astype(jnp.float32) / denominator.astype(jnp.float32)
 
 
+def rate(hits, unusable, examples):
+    """`hits / examples`; nan with an unusable example, and without any."""
+    return jnp.where(unusable > 0, jnp.nan, ratio(hits, examples))
+
+
 @struct.dataclass
 class LongSum:
     """A running float32 sum that does not lose small terms; any shape.
@@ -189,7 +194,7 @@ class AdditiveState:
             batch = signature.bind(*args, **named).arguments
             self, mask = batch.pop("self"), batch.pop("mask", None)
             batch.update((setting, getattr(self, setting)) for setting in settings)
-            return self.plus(mask, values(**batch))
+            return self.add(values(**batch), mask)
 
         vars(update)["__signature__"] = signature
         docstring = f"Streamed `{function.__name__}`"
@@ -235,11 +240,19 @@ class MeanState(AdditiveState):
 
 @struct.dataclass
 class RateState(AdditiveState):
-    """The share of examples for which something holds; integers only, so exact."""
+    """The share of examples for which something holds; integers only, so exact.
+
+    `unusable` counts valid examples whose value is nan; any makes the share nan.
+    """
 
     hits: jax.Array
+    unusable: jax.Array
     examples: jax.Array
+
+    def add(self, values: PerExample, mask: Mask | None = None) -> Self:
+        """This state and the valid ones of `values [...]`: bools, or 1, 0 and nan."""
+        return self.plus(mask, values == 1, values != values)
 
     def compute(self) -> Scalar:
         """The share, float32; nan before the first valid example."""
-        return ratio(self.hits, self.examples)
+        return rate(self.hits, self.unusable, self.examples)

@@ -318,6 +318,11 @@ def _spoilt(case, name, x):
     return x
 
 
+def _mislabelled(case, name, x):
+    """The label of the example 3 is no class."""
+    return x if is_floating(name) else np.where(np.arange(N) == 3, -1, x)
+
+
 @functools.cache
 def changed_values(change):
     return jax.device_get(compiled(each(change, inputs_of(2)), ALL))
@@ -345,9 +350,18 @@ def test_equal_models_do_not_differ_and_their_order_is_free(case):
     close(changed_values(_reversed)[case.name], value)
 
 
-@of_cases("differentiable")
+@every
 def test_a_score_that_is_nan_is_not_hidden(case):
-    assert np.isnan(changed_values(_spoilt)[case.name])
+    for x in jax.tree.leaves(changed_values(_spoilt)[case.name]):
+        assert np.isnan(x).any()
+
+
+LABELLED = [c for c in CASES if "labels" in make_inputs(c.kind)]
+
+
+@pytest.mark.parametrize("case", LABELLED, ids=str)
+def test_a_label_that_is_no_class_is_not_hidden(case):
+    assert np.isnan(jax.tree.leaves(changed_values(_mislabelled)[case.name])).any()
 
 
 DIFFERENTIABLE = [c for c in CASES if c.differentiable]

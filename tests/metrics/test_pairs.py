@@ -77,6 +77,17 @@ def test_streamed_pairs_equal_a_loop_over_pairs(name, versions):
         close(own, loop(reference, old[:, mask], old[:, mask], *given))
 
 
+@pytest.mark.parametrize("name", STREAMING)
+def test_pairs_of_a_run_with_nan_are_nan(name, versions):
+    metric, _, labelled = STREAMING[name]
+    runs, labels = versions[0].copy(), versions[2] if labelled else None
+    runs[1, N - 1, 2] = np.nan
+    with_it = np.isin(np.arange(R1), 1)
+    with_it = with_it[:, None] | with_it
+    for x in jax.tree.leaves(pairwise(metric, runs, labels)):
+        np.testing.assert_array_equal(np.isnan(x), with_it)
+
+
 def test_the_block_size_does_not_matter_and_padding_may_hold_anything(versions):
     old, new, _, mask = versions
     spoilt = [np.where(mask[None, :, None], x, np.nan) for x in (old, new)]
@@ -110,13 +121,11 @@ def test_a_version_with_more_classes_needs_no_ids(versions):
     fewer = old[..., :3]
     expected = loop(ref.flip_rates, fewer, new, labels)[0]
     close(cross_pairs(metrics.negative_flip_rate, fewer, new, labels), expected)
-    beyond = np.full(N, 17)  # nobody's class: nobody is right
-    rates = cross_pairs(metrics.negative_flip_rate, fewer, new, beyond)
-    np.testing.assert_array_equal(rates, np.zeros((R1, R2)))
-    known = cross_pairs(
-        metrics.negative_flip_rate, fewer, new, beyond, examples="known"
-    )
-    assert np.isnan(known).all()
+    beyond = np.full(N, 17)  # nobody's class
+    for examples in ("all", "known"):
+        for metric in (metrics.flip_rates, metrics.churn_by_correctness):
+            found = cross_pairs(metric, fewer, new, beyond, examples=examples)
+            assert np.isnan(found).all()
 
 
 def test_any_other_function_is_called_pair_by_pair(versions):

@@ -43,11 +43,11 @@ def test_long_sum_holds_large_negative_and_tiny_values_and_what_is_not_finite():
 
 
 def test_counts_beyond_two_to_the_24_stay_exact():
-    state = RateState(jnp.int32(2**24), jnp.int32(2**25))
+    state = RateState(jnp.int32(2**24), jnp.int32(0), jnp.int32(2**25))
     state = state.add(jnp.array([True, False, True]), jnp.array([1, 1, 0]))
     assert int(state.hits) == 2**24 + 1 and int(state.examples) == 2**25 + 2
-    more = (0, 101, 77, 1001)  # both right, old, new, all
-    flips = FlipState(*(jnp.int32(2**30 + n) for n in more)).compute()
+    *right, number = (jnp.int32(2**30 + n) for n in (0, 101, 77, 1001))
+    flips = FlipState(*right, jnp.int32(0), number).compute()  # both, old, new
     np.testing.assert_allclose(flips.negative_flip_rate, 101 / (2**30 + 1001), 1e-6)
     np.testing.assert_allclose(flips.backward_error_compatibility, 823 / 924, 1e-6)
 
