@@ -132,8 +132,9 @@ def churn(
 
     Notes:
         A tie is resolved as `jnp.argmax` does, in favour of the lower class id. A valid
-        example with NaN among its logits gives nan. Float64 logits are rounded to
-        float32 first. Names of classes are compared by NumPy, so not under `jit`.
+        example with NaN among its logits gives nan. Float64 logits of NumPy keep their
+        digits, but under `jit` and in `pairwise` they are rounded to float32 first.
+        Names of classes are compared by NumPy, so not under `jit`.
 
     Example:
         >>> old = jnp.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])

@@ -14,7 +14,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.metrics.pairs import STREAMING, PairMetric
-from churn_jax.metrics.scoring import is_correct, right
+from churn_jax.metrics.scoring import is_correct, predicted, right
 from churn_jax.metrics.state import AdditiveState, ratio
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
@@ -317,7 +317,7 @@ def flip_rank(*, old_logits: Logits, new_logits: Logits, labels: Labels) -> PerE
     before, after = (is_correct(z, labels) for z in (old_logits, new_logits))
     negative = (before == 1.0) & (after == 0.0)
     old_logits = jnp.asarray(old_logits)
-    wrong = jnp.argmax(new_logits, axis=-1).astype(jnp.int32)[..., None]
+    wrong = predicted(new_logits)[..., None]
     score = jnp.take_along_axis(old_logits, wrong, axis=-1)
     classes = jnp.arange(old_logits.shape[-1], dtype=jnp.int32)
     classes = classes.reshape((1,) * (old_logits.ndim - 1) + (-1,))

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from churn_jax._checks import check_labels, check_logits
@@ -31,9 +32,12 @@ def right(logits: Logits, labels: Labels, num_classes: int = 0):
 
 def predicted(logits: Logits):
     """The predicted classes `[...]`, int32; -1 where a score is nan."""
-    best = jnp.argmax(logits, axis=-1, keepdims=True)
-    top = jnp.take_along_axis(logits, best, axis=-1)  # the first nan, if there is one
-    return jnp.where(jnp.isnan(top), -1, best)[..., 0].astype(jnp.int32)
+    # JAX would round float64, and nearly equal scores would become equal.
+    wide = isinstance(logits, np.ndarray) and logits.dtype.itemsize > 4
+    xp = np if wide else jnp
+    best = xp.argmax(logits, axis=-1, keepdims=True)
+    top = xp.take_along_axis(logits, best, axis=-1)  # the first nan, if there is one
+    return jnp.asarray(xp.where(xp.isnan(top), -1, best)[..., 0]).astype(jnp.int32)
 
 
 def _is_class(labels, num_classes):

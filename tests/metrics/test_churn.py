@@ -78,6 +78,19 @@ test_what_may_be_logits_or_classes_is_refused = refusals(
 )
 
 
+def test_float64_logits_of_numpy_keep_their_digits(rng):
+    """Scores with offsets, of which float32 would make ties."""
+    a = rng.normal(size=(2000, 4)) * 0.05 - rng.uniform(300, 3000, (2000, 1))
+    b = a + rng.uniform(0, 1, (2000, 1))
+    labels = a.argmax(axis=-1)
+    assert metrics.churn(a, b) == metrics.churn(a, labels) == 0.0 < churn(a, b)
+    assert metrics.churn(a.tolist(), b.tolist()) == 0.0
+    assert metrics.accuracy(b, labels) == 1.0
+    assert metrics.hamming_prediction_difference(np.stack([a, b])) == 0.0
+    rates = metrics.flip_rates(old_logits=a, new_logits=b, labels=labels)
+    assert rates.negative_flip_rate == 0.0
+
+
 def test_surrogate_churn_of_extreme_logits_is_finite():
     a = np.float32([[0.0, -np.inf, 1e30], [3e38, -3e38, 0.0]])
     assert surrogate_churn(a, a) == 0.0 and np.isfinite(surrogate_churn(a, a[::-1]))
