@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def _shape(x) -> tuple[int, ...]:
@@ -80,7 +81,7 @@ def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
 
 
 def check_mask(mask, shape: tuple[int, ...]) -> None:
-    """Refuses a mask of another shape, since masks are never broadcast, or dtype."""
+    """Refuses a mask of another shape, since none is broadcast, or of other values."""
     if mask is None:
         return
     dtype = _dtype("mask", mask)
@@ -91,6 +92,15 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
         )
     if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_):
         raise TypeError(f"mask must be bool or 0/1 numbers; got {dtype}")
+    if dtype == jnp.bool_ or isinstance(mask, jax.core.Tracer):
+        return
+    if getattr(mask, "is_fully_addressable", True):  # all of it is in this process
+        values = np.asarray(mask)
+        if (others := values[(values != 0) & (values != 1)]).size:
+            raise ValueError(
+                f"mask must be bool or 0/1 numbers; got {others[0]}. Examples have no "
+                "weights: pass mask != 0 for those that count"
+            )
 
 
 def check_members(logits, *, name: str = "logits", axes: str = "[M, N, C]") -> None:

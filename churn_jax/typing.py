@@ -17,7 +17,7 @@ Labels = Int[Array, "*batch"]
 """Integer class ids."""
 
 Mask = Bool[Array, "*batch"] | Num[Array, "*batch"]
-"""Valid examples: bool, or numbers, of which 0 alone is not valid."""
+"""Valid examples: bool, or 0 and 1; of numbers under `jit`, 0 alone is not valid."""
 
 PerExample = Float[Array, "*batch"]
 """One float32 value per example."""

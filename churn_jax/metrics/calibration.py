@@ -14,11 +14,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import (
-    brier_score,
-    is_correct,
-    negative_log_likelihood,
-)
+from churn_jax.metrics.scoring import brier_score, is_correct, negative_log_likelihood
 from churn_jax.metrics.state import AdditiveState, LongSum, ratio, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
 

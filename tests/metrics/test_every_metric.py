@@ -14,6 +14,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from churn_jax import metrics
+from churn_jax.losses import confusion_counts
 from tests.devices import over_devices, spread
 from tests.metrics.cases import (
     CASES,
@@ -516,6 +517,15 @@ test_what_does_not_fit_is_refused = refusals(
     (lambda: metrics.AUCState.empty(8, 0.0), "limit must be positive and finite"),
     (lambda: metrics.AUCState.empty(8, np.inf), "limit must be positive and fini"),
     (lambda: metrics.AUCState.empty(8, np.nan), "limit must be positive and fini"),
+    *(
+        (lambda f=f, x=x: f(mask=np.where(Y > 0, 1, x)), f"0/1 numbers; got {x}. Exam")
+        for f, x in (
+            (functools.partial(metrics.accuracy, Z, Y), 0.25),
+            (functools.partial(metrics.brier_score, jnp.array(Z), Y), np.nan),
+            (functools.partial(metrics.pairwise, metrics.churn, MODELS), 2),
+            (functools.partial(confusion_counts, Y, Y, C), -1),
+        )
+    ),
     (lambda: metrics.roc_auc(Z[:, :3], Y), BINARY),
     (lambda: metrics.calibration_ratio(Z[:, :3], Y), BINARY),
     (lambda: equivalent(), r"\[M\].*0,"),
