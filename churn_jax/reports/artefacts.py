@@ -158,7 +158,10 @@ class StoredLogits(Mapping[str, np.ndarray]):
         self._study, self._split = study, split
 
     def __getitem__(self, name: str) -> np.ndarray:
-        found = self._read(name)
+        if name not in self.names:
+            known = ", ".join(self.names) or "none"
+            raise KeyError(f"no predictions of {name!r}; there are: {known}")
+        found = self._study.predictions(name, self._split, whole=True)
         logits = np.require(found.logits, requirements="W")
         logits[[*found.stopped]] = np.nan
         return logits
@@ -175,23 +178,18 @@ class StoredLogits(Mapping[str, np.ndarray]):
     @property
     def ids(self) -> np.ndarray:
         """`[N]` of the examples."""
-        return self._read(self._first()).ids
+        return self._first.ids
 
     @property
     def labels(self) -> np.ndarray:
         """`[N]` class numbers of the examples."""
-        return self._read(self._first()).labels
+        return self._first.labels
 
-    def _first(self) -> str:
+    @property
+    def _first(self) -> Predictions:
         if not self.names:
             raise ReportError("no predictions are stored; train a row of the study")
-        return self.names[0]
-
-    def _read(self, name: str) -> Predictions:
-        if name not in self.names:
-            known = ", ".join(self.names) or "none"
-            raise KeyError(f"no predictions of {name!r}; there are: {known}")
-        return self._study.predictions(name, self._split, whole=True)
+        return self._study.predictions(self.names[0], self._split)
 
 
 def predictions(

@@ -156,8 +156,7 @@ def reference_curve(
         return None
     info = max(chosen, key=lambda info: info.members or 0)
     folder = study.method_folder(info.name)
-    files = (folder / name for name in MEMBERS.values())
-    test, validation = map(load_members, files)
+    test, validation = (load_members(folder / name) for name in MEMBERS.values())
     a, b = test.logits.shape, validation.logits.shape
     if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):
         raise PredictionsError(

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from churn_compare.example_ids import rows_of
-from churn_compare.store import (
-    Predictions,
-    PredictionsError,
-    check_comparable,
-    is_stored,
-)
+from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.store import Predictions, check_comparable, is_stored
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
 from churn_jax.reports.estimates import (
@@ -475,11 +470,9 @@ def collected(study: Study, split: str = "test") -> Report:
         if info.parameters is not None:
             size = Estimate(float(info.parameters), np.nan, np.nan)
             found = found.having(parameters=size)
-        with noting(f"The members of {info.label} cannot be described", True):
-            members = _members(
-                study.method_folder(info.name) / MEMBERS[split], examples
-            )
-            if members is not None:
+        if (kept := path.parent / MEMBERS[split]).exists():
+            with noting(f"The members of {info.label} cannot be described", True):
+                members = _members(kept, examples)
                 agreement = agreement_of(members, info.method, found.runs)
                 agreements[info.name] = agreement
                 found = found.having(
@@ -526,10 +519,8 @@ def collected(study: Study, split: str = "test") -> Report:
     )
 
 
-def _members(path: Path, examples: Predictions) -> Members | None:
-    """The members' predictions of a row, if they were kept, for these examples."""
-    if not path.exists():
-        return None
+def _members(path: Path, examples: Predictions) -> Members:
+    """The members' predictions of a row, for these examples."""
     members = load_members(path)
     rows = rows_of(members.ids, examples.ids)
     lost = int((rows < 0).sum())

@@ -8,14 +8,8 @@ import jax
 import numpy as np
 
 from churn_compare.class_sets import known_classes
-from churn_compare.example_ids import some
-from churn_compare.store import (
-    WHOLE_BYTES,
-    Predictions,
-    PredictionsError,
-    TooLargeError,
-    fits_whole,
-)
+from churn_compare.example_ids import PredictionsError, some
+from churn_compare.store import WHOLE_BYTES, Predictions, TooLargeError, fits_whole
 from churn_jax import metrics
 from churn_jax.metrics.pairs import pair_sums, streaming, sum_blocks
 from churn_jax.reports.estimates import (
@@ -236,7 +230,8 @@ def _pass(predictions: Predictions, runs: Sequence[int]):
         known |= known_classes(own).any(axis=(0, 1))
         if len(runs) > 1:
             sets.append(set_sums(own, labels[block.part]))
-            ambiguity.append(_ambiguity(block).astype(np.float64))
+            differing = np.asarray(_ambiguity(block.filled), np.float64)
+            ambiguity.append(differing[: own.shape[1]])
         filled = block.filled, block.of(labels), block.valid
         states, found = _of_runs(states, *filled)
         classes.append(jax.device_get(found)[:, : own.shape[1]])
@@ -270,13 +265,8 @@ def _scored(
     return _computed(states)
 
 
-_ambiguity_of = jax.jit(metrics.ambiguity)
+_ambiguity = jax.jit(metrics.ambiguity)
 _fit = jax.jit(metrics.fit_temperature)
-
-
-def _ambiguity(block: _Block) -> np.ndarray:
-    """`[b]` float32."""
-    return np.asarray(_ambiguity_of(block.filled))[: block.logits.shape[1]]
 
 
 def _empty(kinds: Mapping[str, Callable[[], Any]], runs: int) -> dict[str, Any]:
