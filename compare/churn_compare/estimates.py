@@ -165,19 +165,16 @@ def difference_ends(
         share = np.maximum((root - linear) / 4.0, least)
         return np.maximum(2.0 * share + difference * (1.0 - difference), 0.0) / count
 
-    square = np.square(np.minimum(quantile, _MOST))
-
-    def solve(end):
-        inside, outside = found.copy(), np.full(found.shape, end)
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            allowed = square * stretch * score_variance(middle)
-            fits = np.square(found - middle) <= allowed
-            inside = np.where(fits, middle, inside)
-            outside = np.where(fits, outside, middle)
-        return np.where(np.isnan(found), np.nan, inside)
-
-    return solve(-1.0), solve(1.0)
+    limit = np.square(np.minimum(quantile, _MOST)) * stretch
+    inside, outside = np.stack([found, found]), np.ones((2, *found.shape))
+    outside[0] = -1.0
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        fits = np.square(found - middle) <= limit * score_variance(middle)
+        inside = np.where(fits, middle, inside)
+        outside = np.where(fits, outside, middle)
+    low, high = np.where(np.isnan(found), np.nan, inside)
+    return low, high
 
 
 class Intervals(NamedTuple):

@@ -44,7 +44,7 @@ def _with(path, **more):
 
 @pytest.mark.parametrize("read", [read_side, load_predictions])
 def test_what_does_not_fit_into_memory_is_not_unpacked(read, tmp_path, little_memory):
-    path = _with(tmp_path / "a.npz", logits=np.zeros((N, 10**6)))
+    path = _with(tmp_path / "a.npz", logits=np.zeros((N, 10**5)))
     message = "a.npz.*logits: unpacking it would take 0.0 GiB, more than half of"
     fails(message, read, path, of=ValueError)
     np.savez(path, logits=np.zeros((N, 1000)))  # is not packed

@@ -339,6 +339,9 @@ def test_honest_classes_are_not_doubted(classes, examples, right):
         labels, *wrong = rng.choice(classes, (3, examples), p=share / share.sum())
         sides = (np.where(rng.random(examples) < right, labels, of) for of in wrong)
         compare(*sides, labels=labels, **FEW)
+
+
+def test_a_rare_class_and_ties_are_not_doubted():
     rare = np.where(np.arange(400) < 9, "rare", "usual")  # which nobody predicts
     compare(["usual"] * 400, ["usual"] * 400, labels=rare, **FEW)
     tied = {"prob_a": [0.5, 0.5, 0.9], "prob_b": [0.5, 0.5, 0.1], "label": [*"aaa"]}

@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
-from churn_compare import compare, compare_outcomes, label_queue
+from churn_compare import compare, compare_outcomes, label_queue, labelling
 from churn_compare.cli import main
 from churn_compare.documents import Records, csv_text, plain_text
 from churn_compare.example_ids import PredictionsError
@@ -44,10 +44,10 @@ def files(folder, old, new, **columns):
     ]
 
 
-def filled(queue, labels, count, path):
-    """The queue as a file in which the first rows have a label."""
-    queue.save(path)
-    return rewritten(path, lambda row: {"label": labels[int(row["id"]) - 7]}, count)
+def known(rows, labels, count=N):
+    """Rows of a queue, of which the first have a label."""
+    first = [row | {"label": labels[int(row["id"]) - 7]} for row in rows[:count]]
+    return (*first, *rows[count:])
 
 
 def rewritten(path, change, count=N):
@@ -66,7 +66,8 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     whole = compare(old, new, labels=dict(zip(old["id"], labels)), **shared)
     queue = label_queue(old, new)
     assert len(queue.rows) == queue.changed < N / 4
-    path = filled(queue, labels, N, tmp_path / "q.csv")
+    path = tmp_path / "q.csv"
+    dataclasses.replace(queue, rows=known(queue.rows, labels)).save(path)
     few = compare(old, new, labels=path, **shared)
     assert {name: few[name] for name in FLIPS} == {name: whole[name] for name in FLIPS}
     for name in ("p", "detectable", "within"):
@@ -86,9 +87,9 @@ def test_labels_of_all_that_changes_tell_as_much_as_labels_of_all(runs, tmp_path
     # A queue of all examples, with all labels, is a file of labels.
     new["predictions"] = (old["predictions"] + 1) % 3
     shared["confirm"] = ["below-chance"]
-    path = filled(label_queue(old, new), labels, N, tmp_path / "q.csv")
+    rows = known(label_queue(old, new).rows, labels)
     whole = compare(old, new, labels=dict(zip(old["id"], labels)), **shared)
-    assert compare(old, new, labels=path, **shared).quantities == whole.quantities
+    assert compare(old, new, labels=rows, **shared).quantities == whole.quantities
 
 
 def flips_of(labels, old, new, inside):
@@ -98,7 +99,7 @@ def flips_of(labels, old, new, inside):
     return lost, gained, gained - lost
 
 
-def test_a_part_holds_the_numbers_of_all_and_of_every_slice(tmp_path):
+def test_a_part_holds_the_numbers_of_all_and_of_every_slice():
     labels, old, new, old["half"] = versions()
     old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
     held = np.zeros((2, 3))  # of all, and of two slices
@@ -108,8 +109,8 @@ def test_a_part_holds_the_numbers_of_all_and_of_every_slice(tmp_path):
         by = (None, "half", "third")[seed % 3]
         wanted, any_time = ["half", *([by] if by == "third" else [])], by is None
         queue = label_queue(old, new, seed=seed, by=by, budget=None if any_time else 36)
-        path = filled(queue, labels, 30, tmp_path / "q.csv")
-        options = {"labels": path, "by": wanted, "resamples": 100}
+        rows = known(queue.rows, labels, 30)
+        options = {"labels": rows, "by": wanted, "resamples": 100}
         found = compare(old, new, **options)
         parts = [
             (group, old["half"] == group.name) for group in found.groupings["half"]
@@ -138,17 +139,15 @@ def test_a_part_holds_the_numbers_of_all_and_of_every_slice(tmp_path):
     assert np.all(held >= [[52], [103]])
 
 
-def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_path):
+def test_slices_with_all_labels_are_exact_and_those_without_any_are_open():
     labels, old, new, _ = versions()
     changed = old["predictions"][0] != new["predictions"][0]
     old["part"] = np.where(np.cumsum(changed) <= 8, "a", np.where(changed, "b", "c"))
-    queue = label_queue(old, new)
-    rows = sorted(queue.rows, key=lambda row: old["part"][int(row["id"]) - 7] != "a")
-    path = filled(
-        dataclasses.replace(queue, rows=tuple(rows)), labels, 8, tmp_path / "q.csv"
-    )
+    rows = label_queue(old, new).rows
+    rows = sorted(rows, key=lambda row: old["part"][int(row["id"]) - 7] != "a")
+    given = {"labels": known(rows, labels, 8), "by": ["part"], "resamples": 100}
     gates = {"max_slice_nfr": "80%", "min_slice_accuracy_gain": "-90%"}
-    found = compare(old, new, labels=path, by=["part"], gates=gates, resamples=100)
+    found = compare(old, new, gates=gates, **given)
     a, b, c = (group.sampled.these for group in found.groups)
     truth = flips_of(labels, old, new, old["part"] == "a")
     for name, true in zip(FLIPS, truth, strict=True):
@@ -160,16 +159,16 @@ def test_slices_with_all_labels_are_exact_and_those_without_any_are_open(tmp_pat
     assert "part b" in found.gates[0].line and found.gates[0].where == "part b"
     assert "8 of 8" in plain_text(found.terminal(full=True))
     gates = {"max_slice_nfr": "100%", "min_slice_accuracy_gain": "-99.9%"}
-    found = compare(old, new, labels=path, by=["part"], gates=gates, resamples=100)
+    found = compare(old, new, gates=gates, **given)
     assert [gate.state for gate in found.gates] == ["pass", "inconclusive"]
 
 
-def test_slices_of_a_queue_by_another_column_need_that_column(tmp_path):
+def test_slices_of_a_queue_by_another_column_need_that_column():
     labels, old, new, old["half"] = versions()
     old["third"] = np.array(["xyz"[i % 3] for i in range(N)])
     queue = label_queue(old, new, by="third", budget=30)
-    path = filled(queue, labels, 20, tmp_path / "q.csv")
-    fails(r"name it in --by .*x, y, z", compare, old, new, labels=path, by=["half"])
+    rows = known(queue.rows, labels, 20)
+    fails(r"name it in --by .*x, y, z", compare, old, new, labels=rows, by=["half"])
 
 
 def test_a_queue_of_files_without_ids_is_of_their_rows():
@@ -274,17 +273,18 @@ def test_at_any_time_the_mean_is_inside(size, share):
         values = (rng.random(size) < share).astype(float)
         low, high = confidence_sequence(values[: size // 2], size, 0.95)
         missed += not low - 1e-12 <= values.mean() <= high + 1e-12
-        assert confidence_sequence(values, size, 0.95) == (values.mean(),) * 2
+    assert confidence_sequence(values, size, 0.95) == (values.mean(),) * 2
     assert missed <= 0.05 * trials + 5
     ends = [confidence_sequence(values[:n], size, 0.95) for n in (5, 20, size // 2)]
     assert ends[0][0] <= ends[1][0] <= ends[2][0] <= ends[2][1] <= ends[1][1]
 
 
-def test_where_one_label_is_missing_both_its_values_are_possible():
-    values = np.zeros(4999)
-    values[:3] = 1  # the means 3/5000 and 4/5000 lie within one step of the grid
-    ends = confidence_sequence(values, 5000, 0.95)
-    assert ends == pytest.approx((3 / 5000, 4 / 5000))
+def test_where_one_label_is_missing_both_its_values_are_possible(monkeypatch):
+    monkeypatch.setattr(labelling, "_GRID", 200)
+    values = np.zeros(499)
+    values[:3] = 1  # the means 3/500 and 4/500 lie within one step of the grid
+    ends = confidence_sequence(values, 500, 0.95)
+    assert ends == pytest.approx((3 / 500, 4 / 500))
 
 
 def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path, monkeypatch):
@@ -348,7 +348,7 @@ def test_the_command_draws_and_decides_with_a_part(tmp_path, capsys):
     assert main(["label", *sides, "--out", str(out), "--budget", "40"]) == 0
     assert "40 of them, in random order" in capsys.readouterr().out
     queue = label_queue(*sides, budget=40)
-    filled(queue, labels, 12, out)
+    dataclasses.replace(queue, rows=known(queue.rows, labels, 12)).save(out)
     truth = compare(old, new, labels=labels, resamples=100)[FLIPS[0]].value
     assert main([*sides, "--labels", str(out), "--max-nfr", f"{truth + 0.002}"]) == 4
     said = " ".join(capsys.readouterr().out.split())

@@ -3,7 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -336,9 +335,7 @@ def test_an_unknown_class_is_impossible_and_its_logit_finite(dtype):
     np.testing.assert_array_equal(known_classes(logits), [True, True, False])
 
 
-def test_numpy_and_jax_agree_on_infinities_and_nan():
+def test_a_class_is_known_unless_its_logit_is_far_below_all():
     logits = np.array([0.0, -np.inf, np.inf, np.nan, 0.5 * UNKNOWN_LOGIT, -4999.0])
     expected = [True, False, True, True, False, True]
     np.testing.assert_array_equal(known_classes(logits), expected)
-    assert isinstance(known_classes(logits), np.ndarray)
-    np.testing.assert_array_equal(jax.jit(known_classes)(logits), expected)

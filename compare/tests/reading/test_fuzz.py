@@ -240,7 +240,13 @@ class Case:
         return join(*sides, on_missing=self.on_missing)
 
 
-@pytest.mark.parametrize("part", range(8))
+def parts(count):
+    """Numbers of a few parts of many cases, of which the last half is slow."""
+    slow = (pytest.param(i, marks=pytest.mark.slow) for i in range(count // 2, count))
+    return pytest.mark.parametrize("part", [*range(count // 2), *slow])
+
+
+@parts(8)
 def test_a_spoiled_file_is_joined_rightly_or_refused(part, tmp_path):
     for seed in range(part, 18 * len(CHANGES), 8):
         case = Case(seed, tmp_path)
@@ -268,7 +274,7 @@ def _spoil(content, rng):
     return bytes(changed), count
 
 
-@pytest.mark.parametrize("part", range(4))
+@parts(4)
 def test_changed_bytes_spoil_no_other_row(part, tmp_path):
     """A byte may change its own row, or the name of a class."""
     for seed in range(part, 160, 4):
