@@ -16,14 +16,7 @@ from churn_compare.reading.sides import read_side
 from churn_compare.store import ShardWriter, load_predictions, write_index
 from tests.cases import fails
 
-N, C = 6, 3
 LABELS = np.zeros(2000, int)
-
-
-@pytest.fixture
-def little_memory(monkeypatch):
-    monkeypatch.setattr(array_files, "_MAPPED_BYTES", 4096)
-    monkeypatch.setattr(array_files, "_free_memory", lambda: 12_000)
 
 
 def test_a_container_may_take_its_limit_less_what_it_holds(tmp_path, monkeypatch):
@@ -34,21 +27,6 @@ def test_a_container_may_take_its_limit_less_what_it_holds(tmp_path, monkeypatch
         (tmp_path / "memory.max").write_text(f"{limit}\n")
         found.append(array_files._free_memory())
     assert found[:2] == [600_000, 0] and (found[2] or 10**7) > 10**6
-
-
-def _with(path, **more):
-    arrays = {"ids": np.arange(N), "labels": np.arange(N) % C}
-    np.savez_compressed(path, **arrays, **more)
-    return path
-
-
-@pytest.mark.parametrize("read", [read_side, load_predictions])
-def test_what_does_not_fit_into_memory_is_not_unpacked(read, tmp_path, little_memory):
-    path = _with(tmp_path / "a.npz", logits=np.zeros((N, 10**5)))
-    message = "a.npz.*logits: unpacking it would take 0.0 GiB, more than half of"
-    fails(message, read, path, of=ValueError)
-    np.savez(path, logits=np.zeros((N, 1000)))  # is not packed
-    assert isinstance(array_files.NpzArrays(path, mapped=True)["logits"], np.memmap)
 
 
 def _npy(header, data=b"", version=1):

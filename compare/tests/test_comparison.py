@@ -55,30 +55,24 @@ def test_runs_that_go_together_are_compared_one_by_one():
         mean = np.mean([one[name].value for one in each])
         assert result[name].value == pytest.approx(mean), name
         assert result[name].low < mean < result[name].high
-    assert result["surrogate_churn"].value == pytest.approx(
-        np.mean([one["surrogate_churn"].value for one in each])
-    )
+    mean = np.mean([one["surrogate_churn"].value for one in each])
+    assert result["surrogate_churn"].value == pytest.approx(mean)
     assert sum(result.flow.examples) == pytest.approx(400 * result["churn"].value)
     for k, group in enumerate(result.groups):
         of_runs = [one.groups[k] for one in each]
         for part in ("churn", "negative_flip_rate", "accuracy_gain"):
             mean = np.mean([one[part].value for one in of_runs])
             assert group[part].value == pytest.approx(mean)
-    assert result.noise.excess.value == pytest.approx(
-        result["churn"].value - result.noise.expected.value
-    )
+    excess = result["churn"].value - result.noise.expected.value
+    assert result.noise.excess.value == pytest.approx(excess)
 
 
 def test_the_level_is_that_of_every_interval():
     old, new = runs(0, 3), runs(1, 3)
     slices = {"half": ["a"] * 20 + ["b"] * 20}
     gates = {"max_churn": 0.99, "max_slice_churn": 0.99}
-    found = {
-        level: compare(
-            old, new, labels=LABELS, slices=slices, gates=gates, level=level, **FEW
-        )
-        for level in (0.5, 0.95)
-    }
+    options = {"labels": LABELS, "slices": slices, "gates": gates} | FEW
+    found = {at: compare(old, new, level=at, **options) for at in (0.5, 0.95)}
     narrow, wide = found[0.5], found[0.95]
     pairs = [(narrow[name], wide[name]) for name in ("churn", "accuracy_gain", "kappa")]
     pairs += [(narrow.noise.excess, wide.noise.excess)]
@@ -108,10 +102,7 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
     ("setting", "message"),
     [
         ({"level": 1.0}, "level must lie between 0 and 1"),
-        (
-            {"level": 0.5, "equivalent": "1%", "labels": [0, 1]},
-            "level above 0.5; got 0.5",
-        ),
+        ({"level": 0.5, "equivalent": "1%", "labels": [0, 1]}, "level above 0.5; got"),
         ({"level": "0.95"}, "level must lie between 0 and 1; got '0.95'"),
         ({"resamples": 99}, "resamples must be at least 100"),
         ({"seed": -1}, "seed must be at least 0"),
@@ -122,8 +113,8 @@ def test_a_relative_nfr_that_is_undefined_fails_its_gate(side):
 def test_settings_that_make_no_sense_are_refused(setting, message):
     fails(message, compare, [0, 1], [0, 1], **setting, of=ValueError)
     if "regressions" in setting:
-        with pytest.raises(ValueError, match=message):
-            compare_outcomes({"score": [0, 1]}, {"score": [1, 1]}, **setting)
+        scores = {"score": [0, 1]}, {"score": [1, 1]}
+        fails(message, compare_outcomes, *scores, **setting, of=ValueError)
 
 
 @pytest.mark.parametrize("form", ["runs", "names", "columns"])
@@ -159,9 +150,8 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
     assert found["churn"].value > 0 == alone["churn"].value
     for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
         assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
-    np.testing.assert_allclose(
-        found.curves["old"].accuracy, alone.curves["old"].accuracy
-    )
+    curves = (of.curves["old"].accuracy for of in (found, alone))
+    np.testing.assert_allclose(*curves)
     confident = {r.old_confidence for r in found.regressions}
     assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())
@@ -173,25 +163,19 @@ def test_decisions_count_next_to_scores(form, tmp_path, rng):
 def test_decisions_in_another_order_than_the_scores_are_refused():
     names = {"prob_eel": [0.8, 0.1, 0.1], "prob_ant": [0.1, 0.8, 0.8]}
     table = {"id": range(3), "prediction": [1, 0, 0], **names}
-    with pytest.raises(
-        ValueError, match=r"3 of 3 sampled decisions .* --confirm decisions"
-    ):
-        compare(table, table, **FEW)
+    said = "3 of 3 sampled decisions .* --confirm decisions"
+    fails(said, compare, table, table, **FEW)
     found = compare(table, table, confirm=["decisions"], **FEW)
     assert "Confirmed: old: 3 of 3" in found.notes[0]
     table["prediction"] = ["eel", "ant", "ant"]
     assert len(compare(table, table, **FEW).read) == 1
 
 
-@pytest.mark.parametrize("truth", ["the capital is city {}", "It is city {}"])
+@pytest.mark.parametrize("truth", ["the capital is city", "It is city"])
 def test_free_text_is_refused_with_the_column_that_compares_it(truth):
-    names = ["output", "target"]
-    texts = [
-        [t.format(i) for i in range(40)] for t in ("The capital is City {}", truth)
-    ]
-    table = dict(zip(names, texts, strict=True))
-    with pytest.raises(ValueError, match=r"texts.* column answer.*--confirm"):
-        compare(table, table, **FEW)
+    table = {"output": [f"The capital is City {i}" for i in range(40)]}
+    table |= {"target": [f"{truth} {i}" for i in range(40)]}
+    fails("texts.* column answer.*--confirm", compare, table, table, **FEW)
 
 
 def test_the_label_column_is_that_of_separate_labels():
@@ -203,8 +187,8 @@ def test_the_label_column_is_that_of_separate_labels():
         assert found["accuracy_new"].value == 0.75
         pair = read_pair(table, table, **options, **named)  # as of `size` and `repair`
         assert pair.labels.tolist() == [0, 1, 1, 1]
-    with pytest.raises(ValueError, match="column target is named for two roles"):
-        compare(table, table, prediction_column="target", label_column="target")
+    both = {"prediction_column": "target", "label_column": "target"}
+    fails("column target is named for two roles", compare, table, table, **both)
 
 
 def test_columns_that_options_use_count_as_read():
@@ -218,11 +202,9 @@ def test_columns_that_options_use_count_as_read():
         "slices (column part); left out: class, text.",
     )
     assert compare(table, table, by="part", **options).read == found.read
-    with pytest.raises(ValueError, match="column class cannot group"):
-        compare(table, table, by=["class"], **options)
-    named = compare(
-        table | {"part (a)": table["part"]}, table, by=["part (a)"], **options
-    )
+    fails("column class cannot group", compare, table, table, by=["class"], **options)
+    both = table | {"part (a)": table["part"]}, table
+    named = compare(*both, by=["part (a)"], **options)
     assert [group.examples for group in named.groups[-2:]] == [2, 2]
     found = compare(table, table | {"part": [*"aabb"]}, by=["part"], **options)
     assert "for 2 of 4 examples; that of old is taken" in str(found.notes)
@@ -311,8 +293,7 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
     labels, old = _named(0)
     old, new = change(labels, old, _named(1)[1])
     options = FEW if isinstance(old, dict) else {"labels": labels, **FEW}
-    with pytest.raises(ValueError, match=f"{message}.*--confirm {name}|{name}$"):
-        compare(old, new, **options)
+    fails(f"{message}.*--confirm {name}|{name}$", compare, old, new, **options)
     result = compare(old, new, confirm=DOUBTS, **options)
     assert any(note.startswith("Confirmed: ") for note in result.notes)
     if name == "renamed-classes":  # next to scores the classes are known
@@ -324,8 +305,8 @@ def test_numbers_from_1_in_place_of_0_are_doubted(rng, classes, examples):
     labels, wrong = rng.integers(0, classes, (2, examples))
     new = np.where(rng.random(examples) < 0.85, labels, wrong)
     for old in (new + 1, (new + 1) % classes):
-        with pytest.raises(ValueError, match=r"old is right on .* --confirm below"):
-            compare(old, new, labels=labels, **FEW)
+        said = "old is right on .* --confirm below"
+        fails(said, compare, old, new, labels=labels, **FEW)
 
 
 @pytest.mark.parametrize(

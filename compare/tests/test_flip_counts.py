@@ -48,14 +48,3 @@ def test_it_equals_a_loop_over_pairs_of_runs(block, rng, monkeypatch):
     np.testing.assert_allclose(between.old_error[:, 0], wrong[0])
     np.testing.assert_allclose(between.new_error[0], wrong[1])
     assert between.relative.mean() == pytest.approx(relative[1, 2])
-
-
-def test_three_versions_by_hand():
-    labels = np.array([0, 0, 0, 0])
-    first, second, third = [0, 0, 0, 1], [0, 1, 1, 0], [0, 0, 2, 1]
-    found = version_matrices([np.array([v]) for v in (first, second, third)], labels)
-    off = ~np.eye(3, dtype=bool)
-    assert found.churn[off].tolist() == [0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
-    # Two of four are lost on the way to the second, one of them comes back.
-    assert found.negative_flip_rate[off].tolist() == [0.5, 0.25, 0.25, 0.25, 0.0, 0.25]
-    assert found.relative_negative_flip_rate[0, 1] == 0.5 / (0.75 * 0.5)

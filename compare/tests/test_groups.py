@@ -8,7 +8,6 @@ from scipy import stats
 
 from churn_compare import compare, compare_outcomes, compare_versions
 from churn_compare.comparison import compare_pair
-from churn_compare.example_ids import PredictionsError
 from churn_compare.significance import holm, mcnemar_exact
 from tests.cases import fails, pair_of, random_logits, reference
 
@@ -58,30 +57,6 @@ def test_classes_and_slices_are_those_of_a_loop(seed, runs):
     assert [(g.grouping, g.name) for g in of_slices] == [("region", n) for n in names]
     insides = [values == n for n in ("north", "south", "")]
     check(of_slices, insides, old, new, labels)
-
-
-def test_a_case_by_hand():
-    # "a": one of four breaks, two are repaired; "b": nothing happens.
-    labels = [0, 0, 0, 0, 1, 1]
-    old = [[0, 0, 1, 1, 1, 0]]
-    new = [[0, 1, 0, 0, 1, 0]]
-    slices = {"kind": np.array(["a", "a", "a", "a", "b", "b"])}
-    pair, scanned = pair_of(old, new, labels, slices=slices, class_names=("x", "y"))
-    of_classes, (a, b) = groups_of(pair, scanned)
-    assert (a.name, a.examples, b.name, b.examples) == ("a", 4, "b", 2)
-    values = {name: interval.value for name, interval in a.quantities.items()}
-    assert values == {
-        "accuracy_old": 0.5,
-        "accuracy_new": 0.75,
-        "accuracy_gain": 0.25,
-        "churn": 0.75,
-        "negative_flip_rate": 0.25,
-        "positive_flip_rate": 0.5,
-    }
-    assert (a.p, a.adjusted_p) == (1.0, 1.0)  # 2 (1 + 3) / 8
-    assert (b["accuracy_old"].value, b["churn"].value) == (0.5, 0.0)
-    assert b["churn"].high > 0  # two examples do not show that there is none
-    assert [g.name for g in of_classes] == ["x", "y"]
 
 
 def test_without_labels_only_churn_is_a_number():
@@ -187,12 +162,12 @@ def test_clusters_and_runs_widen_the_mean():
 def test_what_cannot_be_pooled_is_refused(tmp_path):
     old, new, task = three()
     labels = np.zeros(len(task), int)
-    with pytest.raises(PredictionsError, match="no column 'tsk' to pool; did you mean"):
-        compare(old, new, labels=labels, slices={"task": task}, pool="tsk")
-    fails("there are no labels", compare, old, new, slices={"task": task}, pool="task")
+    slices = {"task": task}
+    given = {"labels": labels, "slices": slices, "pool": "tsk"}
+    fails("no column 'tsk' to pool; did you mean", compare, old, new, **given)
+    fails("there are no labels", compare, old, new, slices=slices, pool="task")
     fails("names 1 benchmark", pooled, old, new, np.where(task == "a", "a", ""))
     for name, values in (("v1", old), ("v2", new)):
         np.save(tmp_path / f"{name}.npy", values)
-    slices = {"task": task}
     found = compare_versions(tmp_path, labels=labels, slices=slices, pool="task")
     assert found.steps[0].pooled.benchmarks == 3

@@ -1,4 +1,4 @@
-"""Numbers of a comparison: by hand and by loops in float64."""
+"""Numbers of a comparison next to loops in float64."""
 
 import numpy as np
 import pytest
@@ -7,31 +7,6 @@ from scipy import stats
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from tests.cases import class_scan, intervals, noise, pair_of, random_logits, reference
-
-
-def test_a_case_by_hand():
-    #         same right, negative flip, neutral, positive flip, wrong alike
-    old, new, labels = [0, 0, 1, 1, 2], [0, 1, 2, 0, 2], np.zeros(5, int)
-    found = {k: v.value for k, v in intervals(class_scan(old, new), labels).items()}
-    # Classes 0, 1, 2 are predicted 2, 2, 1 times before and 2, 1, 2 times after.
-    chance = (2 * 2 + 2 * 1 + 1 * 2) / 25
-    assert found == pytest.approx(
-        {
-            "accuracy_old": 2 / 5,
-            "accuracy_new": 2 / 5,
-            "accuracy_gain": 0.0,
-            "churn": 3 / 5,
-            "kappa": (2 / 5 - chance) / (1 - chance),
-            "negative_flip_rate": 1 / 5,
-            "positive_flip_rate": 1 / 5,
-            "relative_negative_flip_rate": (1 / 5) / (2 / 5 * 3 / 5),
-            "backward_trust_compatibility": 1 / 2,
-            "backward_error_compatibility": 2 / 3,
-            "good_churn": 1 / 3,
-            "bad_churn": 1 / 3,
-            "neutral_churn": 1 / 3,
-        }
-    )
 
 
 @pytest.mark.parametrize(

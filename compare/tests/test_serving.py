@@ -7,7 +7,6 @@ import pytest
 
 from churn_compare import Rule, apply, compare, repair, serving
 from churn_compare.cli import main
-from churn_compare.gates import GateError
 from churn_compare.serving import Candidate, frontier
 from tests.cases import csv_file, fails
 
@@ -47,25 +46,21 @@ def test_rules_by_hand():
     np.testing.assert_allclose(np.diff(both), np.diff(mixed), rtol=1e-6)
     of_floats = Rule("keep", column="half", groups=("2",))  # as repair reads them
     assert apply(of_floats, old, new, [2.0, np.nan]).argmax(-1).tolist() == [0, 0]
-    with pytest.raises(ValueError, match="needs the groups of 'half'"):
-        apply(Rule("keep", column="half", groups=("b",)), old, new)
-    with pytest.raises(ValueError, match=r"\[N, C\]; got \(2, 2\) and \(1, 2\)"):
-        apply(Rule(), old, new[:1])
-    with pytest.raises(ValueError, match="logits must not be NaN or infinite"):
-        apply(Rule(), old, np.nan * new)
+    for rule, given, message in (
+        (Rule("keep", column="half", groups=("b",)), new, "needs the groups of 'half'"),
+        (Rule(), new[:1], r"\[N, C\]; got \(2, 2\) and \(1, 2\)"),
+        (Rule(), np.nan * new, "logits must not be NaN or infinite"),
+    ):
+        fails(message, apply, rule, old, given, of=ValueError)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_rules_that_make_no_sense_are_refused():
+    for settings, message in (
         ({"kind": "nonsense"}, "kind must be one of new, blend, surer, keep; got 'non"),
         ({"weight": 1.5}, "weight must lie between 0 and 1"),
         ({"temperatures": (0.0, 1.0)}, "temperatures must be two numbers above 0"),
-    ],
-)
-def test_rules_that_make_no_sense_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Rule(**settings)
+    ):
+        fails(message, Rule, **settings, of=ValueError)
 
 
 def test_a_repair_is_what_its_rule_serves_on_the_test_examples(tmp_path):
@@ -143,10 +138,9 @@ def test_candidates_that_another_beats_are_not_listed():
 
 def test_what_is_refused():
     validation, test = versions(300, 1), versions(300, 2)
-    with pytest.raises(GateError, match="loss 1 may mean 1 % or 100 %"):
-        repair(*test, validation=validation, loss="1")
-    with pytest.raises(ValueError, match="loss must be at least 0; got -5%"):
-        repair(*test, validation=validation, loss="-5%")
+    given = {"validation": validation, "of": ValueError}
+    fails("loss 1 may mean 1 % or 100 %", repair, *test, loss="1", **given)
+    fails("loss must be at least 0; got -5%", repair, *test, loss="-5%", **given)
     fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
     fails("there are no labels", repair, *unlabelled, validation=validation)
@@ -161,8 +155,8 @@ def test_what_is_refused():
     fails("in both the validation and", repair, *plain, validation=validation)
     fails("the validation files are the test", repair, *plain, validation=plain)
     keep = Rule("keep", column="half", groups=("north",))
-    with pytest.raises(ValueError, match=r"groups must be \[300\]; got 1"):
-        apply(keep, *(of["logits"] for of in test), ["north"])
+    logits = [of["logits"] for of in test]
+    fails(r"be \[300\]; got 1", apply, keep, *logits, ["north"], of=ValueError)
 
 
 def test_one_impossible_label_does_not_decide_a_temperature():

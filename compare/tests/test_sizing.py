@@ -120,8 +120,8 @@ def test_what_is_refused(rng, tmp_path):
         ({"change": 0.0}, "the limit itself"),
     ):
         fails(says, size, *sides, **{"labels": labels} | options, of=GateError)
-    with pytest.raises(ValueError, match=r"power between 0\.5 and 1"):
-        size(*sides, labels=labels, power=0.2)
+    given = {"labels": labels, "power": 0.2, "of": ValueError}
+    fails(r"power between 0\.5 and 1", size, *sides, **given)
     for options in ({"gates": {"max_nfr": "1%"}}, {"change": "1%"}):
         same = labels, labels  # nothing in the pilot says how it varies
         fails("larger pilot", size, *same, labels=labels, **options, of=GateError)

@@ -159,13 +159,11 @@ def test_comparison_counts_what_differs(rng, change, message):
     labels = np.zeros(7, int)
     a = _predictions(rng, labels=labels)
     store.check_comparable(a, _predictions(rng, R=1, C=9, labels=labels))
-    with pytest.raises(PredictionsError, match=message):
-        store.check_comparable(a, _predictions(rng, **{"labels": labels, **change}))
+    other = _predictions(rng, **{"labels": labels, **change})
+    fails(message, store.check_comparable, a, other)
     large = np.arange(2**60, 2**60 + 7)  # as texts they stay texts
-    both = (
-        _predictions(rng, labels=labels, ids=of) for of in (large, large.astype(str))
-    )
-    store.check_comparable(*both)
+    ids = large, large.astype(str)
+    store.check_comparable(*(_predictions(rng, labels=labels, ids=of) for of in ids))
 
 
 def _drawn(rng, runs=R):
@@ -445,10 +443,8 @@ def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
     (one, *_) = found.blocks([0], numbers=1)
     assert one[1].shape == (1, 1, C)  # never less than one example
     assert_same(found, expected)
-    with pytest.raises(
-        store.TooLargeError, match=r"p: this needs all logits .* 2 runs, 23"
-    ):
-        load_predictions(tmp_path / "p", whole=True)
+    said, large = "p: this needs all logits .* 2 runs, 23", store.TooLargeError
+    fails(said, load_predictions, tmp_path / "p", whole=True, of=large)
 
 
 def test_what_stands_for_a_file_is_damaged_in_one_sentence(rng, tmp_path):

@@ -46,6 +46,13 @@ def release(folder, version, without=(), worse=0.0, timed=True):
     return folder
 
 
+def folders(path):
+    """An empty folder for each side."""
+    for side in SIDES:
+        (path / side).mkdir()
+    return [path / side for side in SIDES]
+
+
 def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
     old = release(tmp_path / "old", 1)
     new = release(tmp_path / "new", 2, without=["arc"], worse=0.12)
@@ -79,32 +86,27 @@ def test_a_release_with_one_worse_and_one_missing(tmp_path, capsys):
 
 @pytest.mark.parametrize("lower", [None, False, True])
 def test_a_rule_says_which_way_a_score_is_better_whatever_its_name(lower, tmp_path):
-    for side, shift in zip(SIDES, (0.0, 1.0), strict=True):
-        (tmp_path / side).mkdir()
+    sides = folders(tmp_path)
+    for side, shift in zip(sides, (0.0, 1.0)):
         score = np.sin(np.arange(40)) + shift
-        csv_file(tmp_path / side / "a.csv", id=range(40), loss=score)
+        csv_file(side / "a.csv", id=range(40), loss=score)
     rules = Rules(score="loss", lower_is_better=lower)
-    found = compare_suite(
-        *(tmp_path / side for side in SIDES), suite=Suite({"a": rules})
-    )
+    found = compare_suite(*sides, suite=Suite({"a": rules}))
     (measure,) = found.benchmarks[0].measures.values()
     assert measure.lower_is_better == (lower is not False) != found.passed
 
 
 def test_errors_and_waivers_are_those_of_the_benchmark(tmp_path):
-    for side, errored in zip(SIDES, ((), (3,)), strict=True):
-        (tmp_path / side).mkdir()
-        scores = [
-            {"m": {"value": "I" if i == 5 and errored else "C"}} for i in range(9)
-        ]
+    sides = folders(tmp_path)
+    for side, wrong, errored in zip(sides, (9, 5), (9, 3)):
         samples = [
-            {"id": i, "scores": of, "error": "timeout" if i in errored else None}
-            for i, of in enumerate(scores)
+            {"id": i, "scores": {"m": {"value": "I" if i == wrong else "C"}}}
+            | {"error": "timeout" if i == errored else None}
+            for i in range(9)
         ]
-        for name in "ab":
-            log = {"eval": {}, "samples": samples}
-            (tmp_path / side / f"{name}.json").write_text(json.dumps(log))
-        csv_file(tmp_path / side / "c.csv", id=range(9), prediction=range(9))
+        for name in ("a.json", "b.json"):
+            (side / name).write_text(json.dumps({"eval": {}, "samples": samples}))
+        csv_file(side / "c.csv", id=range(9), prediction=range(9))
     rules = tmp_path / "suite.toml"
     rules.write_text("""
         [benchmark.a.gates]
@@ -118,34 +120,33 @@ def test_errors_and_waivers_are_those_of_the_benchmark(tmp_path):
         [benchmark.c]
         lower-is-better = true
     """)
-    folders = [tmp_path / side for side in SIDES]
-    found = compare_suite(*folders, suite=rules, errors="drop")
+    found = compare_suite(*sides, suite=rules, errors="drop")
     a, b, c = found.benchmarks
     assert a.result.examples == 8 and a.gates[0].passed
     assert "--errors wrong counts them" in b.missing
     assert c.missing == "lower-is-better is for a score; name it"
-    words = ["suite", *map(str, folders), "--suite", str(rules), "--errors", "drop"]
+    words = ["suite", *map(str, sides), "--suite", str(rules), "--errors", "drop"]
     assert main(words) == 1
 
 
 def test_a_benchmark_without_labels_or_gates_is_not_judged(tmp_path):
-    for side in SIDES:
-        (tmp_path / side).mkdir()
-        csv_file(tmp_path / side / "a.csv", id=range(3), prediction=[side, "b", "b"])
-        csv_file(tmp_path / side / "c.csv", id=range(3), correct=[1, 0, 1])
-    text = str(compare_suite(*(tmp_path / side for side in SIDES)))
+    sides = folders(tmp_path)
+    for side in sides:
+        csv_file(side / "a.csv", id=range(3), prediction=[side.name, "b", "b"])
+        csv_file(side / "c.csv", id=range(3), correct=[1, 0, 1])
+    text = str(compare_suite(*sides))
     assert "Not judged, without labels or gates: a." in text
     assert text.count("PASS") == 3  # of all, of the gate of c, and in its row
 
 
 def test_one_file_may_serve_several_benchmarks(tmp_path):
-    for side in SIDES:
-        (tmp_path / side).mkdir()
+    sides = folders(tmp_path)
+    for side in sides:
         columns = {"id": range(9), "acc": np.arange(9.0), "seconds": np.ones(9)}
-        csv_file(tmp_path / side / "a.csv", **columns)
+        csv_file(side / "a.csv", **columns)
     names = {"acc": "a.csv", "seconds": "a.csv", "a": None}
     rules = {name: Rules(file=file, score="acc") for name, file in names.items()}
-    found = compare_suite(*(tmp_path / side for side in SIDES), suite=Suite(rules))
+    found = compare_suite(*sides, suite=Suite(rules))
     assert {of.name: of.missing for of in found.benchmarks} == dict.fromkeys(names, "")
 
 
@@ -203,12 +204,12 @@ def test_wrong_folders_are_refused(tmp_path):
 
 
 def test_of_many_benchmarks_one_may_look_worse_by_chance(tmp_path):
-    for side, flips in zip(SIDES, ((3, 4), range(10, 20)), strict=True):
-        (tmp_path / side).mkdir()
+    sides = folders(tmp_path)
+    for side, flips in zip(sides, ((3, 4), range(10, 20))):
         for name in "abcd":
             right = ~np.isin(np.arange(60), flips if name == "a" else ())
             columns = {"id": range(60), "label": [1] * 60, "prediction": right * 1}
-            csv_file(tmp_path / side / f"{name}.csv", **columns)
-    found = compare_suite(*(tmp_path / side for side in SIDES))
+            csv_file(side / f"{name}.csv", **columns)
+    found = compare_suite(*sides)
     p = found.benchmarks[0].adjusted_p[0]  # by Holm; 10 and 2 flips have p 0.0386
     assert p == pytest.approx(4 * 0.0386, abs=4e-4) and found.passed

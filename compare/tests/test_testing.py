@@ -21,10 +21,17 @@ def predictions(wrong):
 OLD, NEW = predictions(range(10)), predictions(range(8, 20))
 
 
+def refuted(message, *sides, **given):
+    """Asserts that the new version is not compatible, with this in the message."""
+    with pytest.raises(AssertionError, match=message) as caught:
+        assert_compatible(*sides, **given)
+    return str(caught.value).splitlines()
+
+
 def test_the_message_has_a_line_per_gate_and_the_worst_regressions():
-    with pytest.raises(AssertionError) as caught:
-        assert_compatible(OLD, NEW, labels=LABELS, max_nfr=0.01, max_churn=0.5)
-    lines = str(caught.value).splitlines()
+    lines = refuted(
+        "not compatible", OLD, NEW, labels=LABELS, max_nfr=0.01, max_churn=0.5
+    )
     assert lines[0] == "the new version is not compatible with the old one"
     assert lines[1].startswith("FAIL  negative flip rate at most 1 %: 5 %")
     assert lines[2].startswith("PASS  churn at most 50 %: 9 %")
@@ -33,62 +40,54 @@ def test_the_message_has_a_line_per_gate_and_the_worst_regressions():
 
 
 def test_the_message_says_how_many_runs_there_are_and_lists_none_if_told_so():
-    runs = np.stack([NEW, OLD])
-    with pytest.raises(AssertionError) as caught:
-        assert_compatible(OLD, runs, labels=LABELS, max_nfr=0, regressions=0)
-    assert str(caught.value).splitlines()[2:] == [
+    runs, none = np.stack([NEW, OLD]), {"labels": LABELS, "max_nfr": 0}
+    assert refuted("not compatible", OLD, runs, **none, regressions=0)[2:] == [
         "10 examples were right and are wrong now in some of the 2 pairs of runs"
     ]
-    with pytest.raises(AssertionError, match="10: label 2, now 2, in 50"):
-        assert_compatible(OLD, runs, labels=LABELS, max_nfr=0)
+    refuted("10: label 2, now 2, in 50", OLD, runs, **none)
     old = np.stack([OLD, predictions(range(100))])
     new = np.stack([NEW, predictions(range(110))])  # run by run
-    with pytest.raises(AssertionError, match="some of the 2 pairs of runs"):
-        assert_compatible(old, new, labels=LABELS, max_nfr=0)
+    refuted("some of the 2 pairs of runs", old, new, **none)
 
 
 def test_scores_tell_how_sure_the_new_version_is():
     scores = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]))
-    with pytest.raises(AssertionError, match="0: label 0, now 1 with confidence 90"):
-        assert_compatible(
-            scores, scores[:, ::-1], labels=[0, 1, 1], max_nfr="10%", kind="logits"
-        )
+    given = {"labels": [0, 1, 1], "max_nfr": "10%", "kind": "logits"}
+    said = "0: label 0, now 1 with confidence 90"
+    refuted(said, scores, scores[:, ::-1], **given)
 
 
 def test_gates_come_as_objects_from_a_file_and_as_arguments(tmp_path):
     file = tmp_path / "gates.toml"
     file.write_text("max-nfr = 0.01\nmax-churn = 0.5")
-    with pytest.raises(AssertionError):
-        assert_compatible(OLD, NEW, labels=LABELS, gates=file)
+    refuted("not compatible", OLD, NEW, labels=LABELS, gates=file)
     result = assert_compatible(OLD, NEW, labels=LABELS, gates=file, max_nfr=0.06)
     assert [gate.limit for gate in result.gates] == [0.5, 0.06]
-    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
-        assert_compatible(OLD, NEW, labels=LABELS, max_churn=0.1, on="bound")
+    upper = "upper end of churn at most 10 %"
+    refuted(upper, OLD, NEW, labels=LABELS, max_churn=0.1, on="bound")
     assert_compatible(OLD, NEW, labels=LABELS, gates=[Gate("churn", 0.1)])
     named = {"labels": LABELS, "gates": {"max_churn": 0.1}}
     assert_compatible(OLD, NEW, **named)
-    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
-        assert_compatible(OLD, NEW, **named, on="bound")
+    refuted(upper, OLD, NEW, **named, on="bound")
     file.write_text('on = "bound"\nmax-churn = 0.2')
     options = {"labels": LABELS, "gates": file, "max_churn": 0.1}
-    with pytest.raises(AssertionError, match="upper end of churn at most 10 %"):
-        assert_compatible(OLD, NEW, **options)  # as the file says
+    refuted(upper, OLD, NEW, **options)  # as the file says
     assert_compatible(OLD, NEW, **options, on="estimate", waivers=None)
     file.write_text('[[waive]]\nid = "10"\nreason = "r"\nuntil = 2999-01-01')
     options = {"labels": LABELS, "gates": file}
-    with pytest.raises(GateError, match="there is no gate in it"):
-        assert_compatible(OLD, NEW, **options)
+    said = "there is no gate in it"
+    fails(said, assert_compatible, OLD, NEW, **options, of=GateError)
     assert assert_compatible(OLD, NEW, **options, max_nfr=0.06).waived.flips == 1
 
 
 def test_slices_and_classes_are_judged():
     slices = {"half": ["first"] * 100 + ["second"] * 100}
     limits = {"labels": LABELS, "slices": slices, "max_class_nfr": "7%"}
-    with pytest.raises(AssertionError, match="not in 1 of 2: half first 18"):
-        assert_compatible(OLD, NEW, max_slice_churn=0.1, **limits)
-    assert_compatible(OLD, NEW, max_slice_churn=0.2, **limits)
-    with pytest.raises(AssertionError, match="no group to judge"):
-        assert_compatible(OLD, NEW, max_slice_churn=0.2, min_examples=101, **limits)
+    said = "not in 1 of 2: half first 18"
+    refuted(said, OLD, NEW, max_slice_churn=0.1, **limits)
+    limits["max_slice_churn"] = 0.2
+    assert_compatible(OLD, NEW, **limits)
+    refuted("no group to judge", OLD, NEW, min_examples=101, **limits)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +126,10 @@ def test_the_package_exports_compare():
 
 
 def test_what_is_inconclusive_fails_unless_it_may_pass():
-    old, new = np.zeros(200, int), np.arange(200) % 20 == 0  # churn of 5 %
+    sides = np.zeros(200, int), 1 * (np.arange(200) % 20 == 0)  # churn of 5 %
     given = {"max_churn": "6%", "on": "interval"}
-    with pytest.raises(AssertionError, match="INCONCLUSIVE  interval of churn"):
-        assert_compatible(old, new.astype(int), **given)
-    found = assert_compatible(old, new.astype(int), inconclusive="pass", **given)
+    refuted("INCONCLUSIVE  interval of churn", *sides, **given)
+    found = assert_compatible(*sides, inconclusive="pass", **given)
     assert found.state == "inconclusive" and not found.passed
 
 

@@ -14,7 +14,6 @@ from churn_compare import versions as module
 from churn_compare.comparison import compare
 from churn_compare.documents import html_page, plain_text, print_document
 from churn_compare.gates import Gate
-from churn_compare.store import PredictionsError
 from churn_compare.verdict import versions_sentences
 from churn_compare.versions import compare_versions, find_versions, natural_order
 from tests.cases import csv_file, fails
@@ -99,8 +98,8 @@ def test_a_study_has_the_order_of_its_rows(tmp_path, record, names):
 def test_what_cannot_be_told_is_one_sentence(tmp_path, names, order, message):
     fails(message, find_versions, touch(tmp_path, *names), order)
     fails("x: the folder of versions does not", find_versions, tmp_path / "x")
-    with pytest.raises(PredictionsError, match="x: the folder of versions is a file"):
-        find_versions(touch(tmp_path, "x") / "x")
+    file = touch(tmp_path, "x") / "x"
+    fails("x: the folder of versions is a file", find_versions, file)
 
 
 @pytest.fixture(scope="module")
@@ -270,17 +269,20 @@ def test_scores_beyond_the_memory_wait_on_the_disk(dtype, made, tmp_path, monkey
     assert compare_versions(tmp_path, **QUICK).to_dict() == found
 
 
-def test_versions_that_do_not_fit_together_are_refused(tmp_path, made, folder):
+def test_versions_that_do_not_fit_together_are_refused(tmp_path, made):
     ids, labels, logits = made
-    for class_map in ({0: 1}, "map.json"):
-        with pytest.raises(ValueError, match="class map is for two versions"):
-            compare_versions(folder, class_map=class_map)
-    for option, error in (({"seeds": 1}, TypeError), ({"level": 2}, ValueError)):
-        fails(next(iter(option)), compare_versions, "no folder", **option, of=error)
+    for name, value, error in (
+        ("class_map", {0: 1}, ValueError),
+        ("class_map", "map.json", ValueError),
+        ("seeds", 1, TypeError),
+        ("level", 2, ValueError),
+    ):
+        said = name.replace("class_map", "class map is for two versions")
+        fails(said, compare_versions, "no folder", **{name: value}, of=error)
     for v, rows in enumerate((slice(0, 30), slice(20, 50), slice(40, 60))):
         np.savez(tmp_path / f"v{v}.npz", ids=ids[rows], logits=logits[v][rows])
-    with pytest.raises(PredictionsError, match="no example that all versions have"):
-        compare_versions(tmp_path, on_missing="intersect", **QUICK)
+    said, few = "no example that all versions have", {"on_missing": "intersect"}
+    fails(said, compare_versions, tmp_path, **few, **QUICK)
     for v in range(3):
         others = {"labels": (labels + v) % 4, "logits": logits[v]}
         np.savez(tmp_path / f"v{v}.npz", ids=ids, **others)

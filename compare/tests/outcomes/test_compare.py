@@ -82,8 +82,8 @@ def test_answers_that_differ_are_equal_only_by_an_option(tmp_path, capsys):
     assert flipped(EQUAL) == "" and flipped(EQUAL, normalize="none") == EQUAL
     assert flipped(OF_SQUAD) == OF_SQUAD and flipped(OF_SQUAD, normalize="squad") == ""
     assert flipped(NOT_OF_SQUAD, normalize="squad") == NOT_OF_SQUAD
-    with pytest.raises(ValueError, match="normalize must be one of text, squad"):
-        flipped("a:b", normalize="all")
+    said = "normalize must be one of text, squad"
+    fails(said, flipped, "a:b", normalize="all", of=ValueError)
     rows = [{"id": 1, "answer": text, "target": "cat"} for text in ("cat", "A cat.")]
     paths = [jsonl(tmp_path / f"{i}.jsonl", [row]) for i, row in enumerate(rows)]
     words = [*map(str, paths), "--max-nfr", "0"]
@@ -116,20 +116,15 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
     assert wer.within.low <= 0.1 <= wer.within.high
     says = "less is better in wer; more is better in points (--lower-is-better NAME"
     assert says in found.read[-1]
-    turned = compare_outcomes(
-        old, new, score_columns=["points"], lower_is_better=["points"]
-    )
-    assert turned["points"]["share_worse"].value == 0.5
-    minus = {"points": [-x for x in new["points"]]}
-    same = compare_outcomes(
-        {"points": [-x for x in old["points"]]}, minus, score_columns=["points"]
-    )["points"]
-    assert same.p == pytest.approx(turned["points"].p)
-    assert same["score_change"].low == pytest.approx(
-        -turned["points"]["score_change"].high
-    )
-    with pytest.raises(PredictionsError, match="--lower-is-better wre is not a score"):
-        compare_outcomes(old, new, score_columns=names, lower_is_better=["wre"])
+    one = {"score_columns": ["points"]}
+    turned = compare_outcomes(old, new, lower_is_better=["points"], **one)["points"]
+    assert turned["share_worse"].value == 0.5
+    minus = ({"points": [-x for x in side["points"]]} for side in (old, new))
+    same = compare_outcomes(*minus, **one)["points"]
+    assert same.p == pytest.approx(turned.p)
+    assert same["score_change"].low == pytest.approx(-turned["score_change"].high)
+    wrong = {"score_columns": names, "lower_is_better": ["wre"]}
+    fails("--lower-is-better wre is not a score", compare_outcomes, old, new, **wrong)
     rows = [[dict(zip(of, row)) for row in zip(*of.values())] for of in (old, new)]
     paths = [jsonl(tmp_path / f"{i}.jsonl", of) for i, of in enumerate(rows)]
     words = [*map(str, paths), "--score-column", "wer"]
@@ -148,30 +143,10 @@ def test_less_of_a_score_is_better_by_its_name_or_by_the_option(tmp_path, capsys
 def test_sets_and_rankings_of_lists_and_texts():
     old = {"id": [1, 2], "ranking": ["a;b;c", "a;b;c"], "set": ["[1, 2]", "[]"]}
     new = {"id": [1, 2], "ranking": ["a;c;b", "a;b;c"], "set": ["[2, 1]", "[3]"]}
-    for top in (0, -1):
-        fails(
-            "top must be at least 1", compare_outcomes, old, new, top=top, of=ValueError
-        )
-    again = {"id": [1, 2], "ranking": ["a;b;c", "a;b;a"]}
-    fails("with an item twice, for example a; keep", compare_outcomes, old, again)
     alone = {"score_columns": "part", "lower_is_better": "part", "by": "group"}
     side = {"part": [1, 2], "group": [3, 3]}
     (part,) = compare_outcomes(side, side, **alone).measures
     assert part.lower_is_better and [of.grouping for of in part.groups] == ["group"]
-    no_ranking = {"score": [1, 2]}
-    fails("top is for rankings, and", compare_outcomes, no_ranking, no_ranking, top=3)
-    goal = no_ranking | {"target": [1, 2]}
-    unused = {"target_column": "target"}
-    fails("target is not used, since score has", compare_outcomes, goal, goal, **unused)
-    for name, given in (
-        ("tolerance", 0.1),
-        ("normalize", "squad"),
-        ("grades", {"A": 1}),
-    ):
-        fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: given})
-    for name, given in (("any_time", True), ("normalize", "squad")):
-        said = f"{name} is for .*leave it out"
-        fails(said, compare_outcomes, no_ranking, no_ranking, **{name: given})
     found = compare_outcomes(old, new, top=2)
     assert found["ranking"]["mean_distance"].value == pytest.approx(1 / 3)
     assert found["set"]["mean_distance"].value == 0.5
@@ -185,6 +160,33 @@ def test_sets_and_rankings_of_lists_and_texts():
         new = {"set": [text.replace("_", " "), "set()", "[1 2]"]}
         found = compare_outcomes({"set": ["a,b", "", "1,2"]}, new)
         assert found["set"]["mean_distance"].value == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "options", "says"),
+    [
+        ({"ranking": ["a;b", "a;b"]}, {"top": 0}, "top must be at least 1"),
+        ({"ranking": ["a;b", "a;b;a"]}, {}, "with an item twice, for example a; keep"),
+        ({"score": [1, 2]}, {"top": 3}, "top is for rankings, and"),
+        ({"score": [1, 2]}, {"any_time": True}, "any_time is for .*leave it out"),
+        ({"score": [1, 2]}, {"normalize": "squad"}, "normalize is for .*leave it out"),
+        (
+            {"score": [1, 2], "target": [1, 2]},
+            {"target_column": "target"},
+            "target is not used, since score has",
+        ),
+    ],
+)
+def test_options_that_have_no_use_are_refused(old, options, says):
+    fails(says, compare_outcomes, old, old, **options, of=ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("tolerance", 0.1), ("normalize", "squad"), ("grades", {"A": 1})],
+)
+def test_options_of_outcomes_are_not_for_runs_of_classes(name, given):
+    fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: given})
 
 
 @pytest.mark.parametrize("kind", ["set", "ranking"])
@@ -204,8 +206,8 @@ def test_a_changed_input_is_named_and_not_compared():
     assert result.examples == 2 and result["correct"]["churn"].value == 0
     assert "1 of 3 examples have another input" in "".join(result.notes)
     assert compare_outcomes(old, new, confirm=["inputs"]).examples == 3
-    with pytest.raises(PredictionsError, match="add --confirm inputs"):
-        compare_outcomes(old, new | {"input": ["x", "y", "z"]})
+    other = new | {"input": ["x", "y", "z"]}
+    fails("add --confirm inputs", compare_outcomes, old, other)
 
 
 def test_equivalence_is_another_sentence_than_no_difference(rng):
@@ -238,9 +240,8 @@ def test_a_column_that_differs_between_the_sides_is_named():
     assert [of.examples for of in found["correct"].groups] == [1, 2]  # as in old
     assert "topic (2) differs between the two sides for 1 of 3 ex" in found.notes[-1]
     old, new = (
-        {"id": [1, 2], "answer": ["a", "b"], "target": t} for t in "ab,ac".split(",")
+        {"id": [1, 2], "answer": ["a", "b"], "target": [*t]} for t in ("ab", "ac")
     )
-    old, new = (side | {"target": list(side["target"])} for side in (old, new))
     message = "targets of 1 of 2 examples differ between old and new, for example 2"
     fails(message, compare_outcomes, old, new)
     fails("targets of 1 of 2 examples differ", noise_floor, old, new)
@@ -377,16 +378,16 @@ def test_filters_of_the_harness_are_measures_in_any_order(tmp_path):
 def test_rows_of_the_harness_that_are_not_runs_are_refused(tmp_path):
     rows = list(harness([1, 0]))
     old = [{n: of for n, of in row.items() if n != "filter"} for row in rows]
-    with pytest.raises(PredictionsError, match="two filters, which this old log does"):
-        read_outcomes(jsonl(tmp_path / "old.jsonl", old))
+    path = jsonl(tmp_path / "old.jsonl", old)
+    fails("two filters, which this old log does", read_outcomes, path)
     tasks = [*rows, *harness([1, 0], prompt_hash="other")]
-    with pytest.raises(PredictionsError, match="doc_id 0 stands for two prompts"):
-        read_outcomes(jsonl(tmp_path / "tasks.jsonl", tasks))
+    path = jsonl(tmp_path / "tasks.jsonl", tasks)
+    fails("doc_id 0 stands for two prompts", read_outcomes, path)
     for row in (*old, *tasks):  # older still: the prompt itself tells
         del row["prompt_hash"]
     asked = [row | {"arguments": [[f"{i}", {}]]} for i, row in enumerate(old)]
-    with pytest.raises(PredictionsError, match="doc_id 0 stands for two prompts"):
-        read_outcomes(jsonl(tmp_path / "older.jsonl", asked))
+    path = jsonl(tmp_path / "older.jsonl", asked)
+    fails("doc_id 0 stands for two prompts", read_outcomes, path)
     for column in ("task", "prompt", "target"):
         table = {"id": [0, 1, 0, 1], "correct": [1, 0, 1, 1], column: list("aabb")}
         fails(f"same id differ in {column}", read_outcomes, table)
@@ -540,11 +541,11 @@ def test_logs_that_the_tools_wrote(tmp_path):
     assert not found.notes  # hashes of prompts vouch for ids that count
     free = [LOGS / "samples_free_1.jsonl"] * 2
     fails("--confirm same-file", compare_outcomes, *free)
-    free = compare_outcomes(*free, confirm=["same-file"])
-    assert free["exact_match"]["churn"].value == 0.0
+    same = {"confirm": ["same-file"]}
+    assert compare_outcomes(*free, **same)["exact_match"]["churn"].value == 0.0
     sides = [LOGS / f"inspect_{side}.eval" for side in ("old", "new")]
-    with pytest.raises(PredictionsError, match="holds 2 Inspect logs, inspect_new"):
-        compare_outcomes(LOGS, LOGS, confirm=["same-file"])
+    said = "holds 2 Inspect logs, inspect_new"
+    fails(said, compare_outcomes, LOGS, LOGS, **same)
     (tmp_path / "old").mkdir()
     shutil.copy(sides[0], tmp_path / "old")
     found = compare_outcomes(tmp_path / "old", sides[1])
@@ -595,12 +596,12 @@ def test_logs_of_inspect_of_every_kind(tmp_path, capsys):
     assert found["score_change"].value == pytest.approx(-0.25)
     given = [f"{n}={x}" for n, x in grades.items()]
     assert main([*words, "--grades", *given, "--min-score-change", "0"]) == 1
-    with pytest.raises(PredictionsError, match="grades without a number, C"):
-        compare_outcomes(*paths, grades={"A": 1, "B": 0, "F": 0})  # not Inspect's C
+    few = {"grades": {"A": 1, "B": 0, "F": 0}}  # without Inspect's C
+    fails("grades without a number, C", compare_outcomes, *paths, **few)
     table = {"score": ["A", "F"]}
     assert compare_outcomes(table, table, grades=grades)["score"].judged
-    with pytest.raises(PredictionsError, match="has no samples; evaluate again"):
-        read_outcomes(inspect_log(tmp_path / "none.json", [], samples=None))
+    path = inspect_log(tmp_path / "none.json", [], samples=None)
+    fails("has no samples; evaluate again", read_outcomes, path)
     first = {"results": {"scorer": {"name": "match"}}, "version": 1}
     first["samples"] = [{"id": 1, "input": "?", "score": {"value": "C"}}]
     found = read_outcomes(inspect_log(tmp_path / "v1.json", [], **first))

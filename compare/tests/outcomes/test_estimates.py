@@ -197,14 +197,6 @@ def test_kendall_is_scipys_over_common_items():
         assert found == pytest.approx(1 - tau)
 
 
-def test_worth_of_a_value_is_minus_its_error_and_of_a_score_itself():
-    of = np.array([[1.0, 4.0]])
-    value = Measure("v", "value", of, of, target=np.array([2.0, 4.0]))
-    assert value.worth(of[0]).tolist() == [-1.0, 0.0]
-    assert Measure("s", "score", of, of).worth(of[0]).tolist() == [1.0, 4.0]
-    assert not Measure("v", "value", of, of).judged
-
-
 def test_a_relative_tolerance_is_a_share_of_the_larger():
     a, b = np.array([[100.0, 100.0, 0.0]]), np.array([[95.0, 94.0, 0.0]])
     measure = Measure("v", "value", a, b, tolerance=0.05, relative=True)

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from churn_compare import compare_outcomes, label_queue
-from churn_compare.example_ids import PredictionsError
 from churn_compare.outcomes import read_outcomes
 from churn_compare.reading.contents import column_names
 from tests.cases import fails, jsonl
@@ -109,8 +108,8 @@ def test_data_sets_of_hugging_face():
     check(found)
     check(found.select([3, 1, 0, 2]))
     check(found.with_format("numpy"))
-    with pytest.raises(PredictionsError, match="holds tables, test: give one of them"):
-        read_outcomes(datasets.DatasetDict({"test": found}))
+    several = datasets.DatasetDict({"test": found})
+    fails("holds tables, test: give one of them", read_outcomes, several)
     fails("is read as a stream", read_outcomes, found.to_iterable_dataset())
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from churn_compare import join, read_side, scan
 from churn_compare.reading.class_alignment import read_class_map
-from churn_compare.store import PredictionsError
 from tests.cases import fails
 from tests.reading.sides import N, classes_of, old_and_new, refused, scores_of
 
@@ -168,8 +167,8 @@ def test_composed_and_decomposed_letters_are_equal():
     pair = join(side, read_side(scores, "b"), class_map={two: one, "tea": "tea"})
     assert pair.class_names == ("tea", one)
     assert pair.labels.tolist() == [1, 1, 0]
-    with pytest.raises(PredictionsError, match="class names must differ"):
-        read_side({f"prob_{n}": np.full(3, 0.5) for n in (one, two)})
+    scores = {f"prob_{n}": np.full(3, 0.5) for n in (one, two)}
+    fails("class names must differ", read_side, scores)
 
 
 def test_space_around_names_and_ids_does_not_count():
@@ -184,11 +183,8 @@ def test_space_around_names_and_ids_does_not_count():
     assert pair.clusters.tolist() == [0, 0, 1]
     assert (pair.ids.tolist(), pair.labels.tolist()) == (ids, [1, 1, 1])
     assert old_and_new(pair) == [["q", "p", "q"], ["p", "q", "q"]]
-    assert join(padded, bare, class_map={"p ": "q", " q": "p"}).class_names == (
-        "p",
-        "q",
-    )
-    two = ["p", "q"]
+    two, mapped = ["p", "q"], join(padded, bare, class_map={"p ": "q", " q": "p"})
+    assert mapped.class_names == (*two,)
     for given, message in (
         ({"prediction": two, "id": ["x", "x "]}, "a: ids must be unique; 1 of 2"),
         ({"prediction": two, "id": ["x", "\t"]}, "a: ids are missing for 1 of 2"),

@@ -13,7 +13,6 @@ from pyarrow import csv
 from churn_compare import compare, join, read_side
 from churn_compare.example_ids import as_ids, match_ids, rows_of
 from churn_compare.outcomes import read_outcomes
-from churn_compare.store import PredictionsError
 from tests.cases import NAN, fails, jsonl
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
 
@@ -155,9 +154,8 @@ def test_masked_entries_are_refused():
     fails("2 of 18 entries are masked", read_side, [part, part])
     for more in ("labels", "clusters"):
         for given in (part, {"value": part}):
-            refused(
-                f"{more}: .* 1 of 9 entries are masked", side, side, **{more: given}
-            )
+            said = f"{more}: .* 1 of 9 entries are masked"
+            refused(said, side, side, **{more: given})
     refused("slices: a: 1 of 9 entries", side, side, slices={"a": part})
 
 
@@ -181,8 +179,8 @@ def test_ids_in_composed_and_decomposed_letters_are_equal():
     new = classes_of("new", [2, 1], ids=decomposed)
     pair = join(old, new, labels=dict(zip(decomposed, [2, 1])))
     assert old_and_new(pair) == [["1", "2"]] * 2
-    with pytest.raises(PredictionsError, match="ids must be unique; 1 of 2"):
-        classes_of("old", [1, 2], ids=[composed[0], decomposed[1]])
+    equal = {"ids": [composed[0], decomposed[1]]}
+    fails("ids must be unique; 1 of 2", classes_of, "old", [1, 2], **equal)
 
 
 def test_sides_must_match_without_ids():
@@ -384,9 +382,7 @@ def test_slices_that_lack_examples_or_are_no_groupings():
     pair = join(old, new, slices=few, on_missing="intersect")
     assert pair.examples == N  # they are compared, only in no slice
     assert pair.slices["a"].tolist() == ["", *(str(i % 2) for i in ids[1:])]
-    assert pair.notes[-1].endswith(
-        "for example 0), which are compared without a value."
-    )
+    assert pair.notes[-1].endswith("0), which are compared without a value.")
     pair = join(old, new, slices={"id": ids, "class": ["car"] * N, "day": ["Mon"] * N})
     assert list(pair.slices) == ["day"]
     assert "called like predictions and are not groupings here: class." in pair.notes[0]
@@ -408,8 +404,8 @@ def test_columns_of_other_names_are_used_everywhere(tmp_path):
     split = {"id": rows, "split": rows % 2}
     said = "no label column; it has split; --label-column names it"
     refused(said, side, side, labels=split)
-    with pytest.raises(PredictionsError, match="no id column 'no'; it has key"):
-        read_side(tmp_path / "p.parquet", id_column="no")
+    path = tmp_path / "p.parquet"
+    fails("no id column 'no'; it has key", read_side, path, id_column="no")
     columns["label_column"] = "x"
     for labels, message in (
         ({"key": rows, "label": rows, "y": rows}, "no label column 'x'; it has label"),
