@@ -117,47 +117,42 @@ def test_settings_that_make_no_sense_are_refused(setting, message):
         fails(message, compare_outcomes, *scores, **setting, of=ValueError)
 
 
-@pytest.mark.parametrize("form", ["runs", "names", "columns"])
-def test_decisions_count_next_to_scores(form, tmp_path, rng):
+def test_decisions_count_next_to_scores(tmp_path, rng):
     shares = rng.beta(1, 2, size=(3, 300))
     labels = (rng.random(300) < shares.mean(axis=0)).astype(int)
     scores = np.stack([1 - shares, shares], axis=2)
     decided = {"old": (shares > 0.3).astype(int), "new": (shares > 0.4).astype(int)}
-    sides = []
-    for name, of in decided.items():
-        if form != "columns":
-            given = {"probs": scores, "predictions": of}
-            if form == "names":  # and the classes of the old side in another order
-                names = np.array(["no", "yes"])
-                given["predictions"] = names[of]
-                turn = slice(None, None, -1 if name == "old" else 1)
-                given |= {"probs": scores[..., turn], "class_names": names[turn]}
-            sides.append(given)
-            continue
-        (run, ids), rows = np.indices((3, 300)), rng.permutation(900)
-        columns = {"run": run, "id": ids, "pred": of}
-        columns |= {f"prob_{c}": scores[..., c] for c in (0, 1)}
-        columns = {name: values.ravel()[rows] for name, values in columns.items()}
-        sides.append(csv_file(tmp_path / f"{name}.csv", **columns))
-    truth = np.array(["no", "yes"])[labels] if form == "names" else labels
-    if form == "columns":
-        truth = dict(enumerate(truth))
-    found = compare(*sides, labels=truth, **FEW)
     plain = compare(*decided.values(), labels=labels, **FEW)
     alone = compare(scores, scores, kind="probabilities", labels=labels, **FEW)
-    for name in ("churn", "negative_flip_rate", "accuracy_old", "accuracy_new"):
-        assert found[name].value == pytest.approx(plain[name].value), name
-    assert found["churn"].value > 0 == alone["churn"].value
-    for name in ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn"):
-        assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
-    curves = (of.curves["old"].accuracy for of in (found, alone))
-    np.testing.assert_allclose(*curves)
-    confident = {r.old_confidence for r in found.regressions}
-    assert any(map(np.isnan, confident))
     count = int((decided["old"] != scores.argmax(axis=2)).sum())
     said = f"decision of {count} of 900 examples (in all runs) is not the most probable"
-    assert said in " ".join(found.read)
-    assert "read: " in found.read[0]
+    of_scores = ("nll_new", "brier_old", "ece_old", "ece_change", "surrogate_churn")
+    names = np.array(["no", "yes"])
+    runs, called, columns = [], [], []
+    for name, of in decided.items():
+        runs.append({"probs": scores, "predictions": of})
+        turn = slice(None, None, -1 if name == "old" else 1)  # classes in another order
+        turned = {"probs": scores[..., turn], "class_names": names[turn]}
+        called.append(turned | {"predictions": names[of]})
+        (run, ids), rows = np.indices((3, 300)), rng.permutation(900)
+        table = {"run": run, "id": ids, "pred": of}
+        table |= {f"prob_{c}": scores[..., c] for c in (0, 1)}
+        table = {column: values.ravel()[rows] for column, values in table.items()}
+        columns.append(csv_file(tmp_path / f"{name}.csv", **table))
+    truths = labels, names[labels], dict(enumerate(labels))
+    for sides, truth in zip((runs, called, columns), truths):
+        found = compare(*sides, labels=truth, **FEW)
+        for name in ("churn", "negative_flip_rate", "accuracy_old", "accuracy_new"):
+            assert found[name].value == pytest.approx(plain[name].value), name
+        assert found["churn"].value > 0 == alone["churn"].value
+        for name in of_scores:
+            assert found[name].value == pytest.approx(alone[name].value, abs=1e-6), name
+        curves = (of.curves["old"].accuracy for of in (found, alone))
+        np.testing.assert_allclose(*curves)
+        confident = {r.old_confidence for r in found.regressions}
+        assert any(map(np.isnan, confident))
+        assert said in " ".join(found.read)
+        assert "read: " in found.read[0]
 
 
 def test_decisions_in_another_order_than_the_scores_are_refused():

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from churn_compare import compare
-from churn_compare.measures import Measure, jaccard, kendall
+from churn_compare.measures import Measure
 from churn_compare.outcomes import compare_outcomes
 from tests.cases import class_scan, estimate, intervals, p_of
 
@@ -166,35 +166,23 @@ def test_errors_fall_where_values_come_nearer():
     assert found["mean_distance"].value == pytest.approx(0.5)
 
 
-RNG = np.random.default_rng(0)
-
-
-def items(most, ordered):
-    chosen = RNG.permutation(8)[: RNG.integers(0, most + 1)].astype(str)
-    return tuple(chosen) if ordered else tuple(sorted(chosen))
-
-
-def test_jaccard_is_that_of_sets():
-    things = list(dict.fromkeys(items(5, False) for _ in range(40)))
-    a, b = RNG.integers(len(things), size=(2, 300))
-    expected = [
-        1 - len(x & y) / len(x | y) if x | y else 0.0
-        for x, y in ((set(things[i]), set(things[j])) for i, j in zip(a, b))
-    ]
-    np.testing.assert_allclose(jaccard(things, a, b), expected, atol=1e-12)
-
-
-def test_kendall_is_scipys_over_common_items():
-    things = list(dict.fromkeys(items(6, True) for _ in range(60)))
-    a, b = RNG.integers(len(things), size=(2, 300))
-    for i, j, found in zip(a, b, kendall(things, a, b)):
-        both = [item for item in things[i] if item in things[j]]
+@pytest.mark.parametrize("kind", ["set", "ranking"])
+def test_distances_are_those_of_jaccard_and_of_scipys_kendall(kind, rng):
+    def distance(x, y):
+        both = [item for item in x if item in y]
+        if kind == "set" or x == y:
+            return 1 - len(both) / len({*x, *y}) if x or y else 0.0
         if len(both) < 2:
-            assert found == 1.0
-            continue
-        places = [things[j].index(item) for item in both]
-        tau = stats.kendalltau(range(len(both)), places).statistic
-        assert found == pytest.approx(1 - tau)
+            return 1.0
+        places = [y.index(item) for item in both]
+        return 1 - stats.kendalltau(range(len(both)), places).statistic
+
+    drawn = [rng.permutation(8)[: rng.integers(6)].astype(str) for _ in range(400)]
+    items = [of.tolist() for of in drawn]
+    sides = items[:200], items[200:]
+    found = compare_outcomes(*({kind: of} for of in sides))[kind]
+    expected = np.mean([distance(*pair) for pair in zip(*sides)])
+    assert found["mean_distance"].value == pytest.approx(expected)
 
 
 def test_a_relative_tolerance_is_a_share_of_the_larger():

@@ -113,18 +113,11 @@ def test_data_sets_of_hugging_face():
     fails("is read as a stream", read_outcomes, found.to_iterable_dataset())
 
 
-def test_predictions_of_a_regression_and_of_a_network():
-    x = np.linspace(0, 1, 40)
-    target = np.sin(3 * x)
-    fitted = (np.polyfit(x[:n], target[:n], 1) for n in (20, 40))
-    sides = [{"value": np.polyval(line, x), "target": target} for line in fitted]
-    found = compare_outcomes(*sides, tolerance=0.1)["value"]
-    error = [np.abs(side["value"] - target).mean() for side in sides]
-    assert found["error_change"].value == pytest.approx(error[1] - error[0])
-    assert found.within.low < found["error_change"].value < found.within.high
-    of_network = sides[0] | {"value": sides[0]["value"][:, None]}  # one output
-    assert not compare_outcomes(sides[0], of_network)["value"].changes
+def test_values_of_a_network_with_one_output():
+    side = {"value": np.linspace(0, 1, 40), "target": np.ones(40)}
+    of_network = side | {"value": side["value"][:, None]}  # one output
+    assert not compare_outcomes(side, of_network)["value"].changes
     torch = pytest.importorskip("torch")
-    tensor = torch.tensor(sides[0]["value"], requires_grad=True)
-    of_torch = {"value": tensor, "target": torch.tensor(target)}
-    assert not compare_outcomes(sides[0], of_torch)["value"].changes
+    tensor = torch.tensor(side["value"], requires_grad=True)
+    of_torch = {"value": tensor, "target": torch.ones(40)}
+    assert not compare_outcomes(side, of_torch)["value"].changes

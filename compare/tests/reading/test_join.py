@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv
 
 from churn_compare import compare, join, read_side
-from churn_compare.example_ids import as_ids, match_ids, rows_of
+from churn_compare.example_ids import as_ids, match_ids
 from churn_compare.outcomes import read_outcomes
 from tests.cases import NAN, fails, jsonl
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
@@ -43,21 +43,6 @@ def test_an_id_is_what_it_is_written_as():
     assert (found.only_a.tolist(), found.only_b.tolist()) == (["12"], ["012"])
     signed, unsigned = np.array([-1, 2**53 + 1]), np.array([2**63 + 1, 2**53], "u8")
     assert not match_ids(as_ids(signed), as_ids(unsigned)).ids.size
-
-
-@pytest.mark.parametrize("kinds", [(int, int), (int, str), (str, int), (str, str)])
-def test_rows_are_those_of_a_dictionary(kinds, rng):
-    wanted, ids = (rng.choice(60, 40, replace=False).astype(kind) for kind in kinds)
-    row = {str(i): place for place, i in enumerate(ids.tolist())}
-    expected = [row.get(str(i), -1) for i in wanted.tolist()]
-    assert rows_of(wanted, ids).tolist() == expected
-    found = match_ids(wanted, ids)
-    np.testing.assert_array_equal(
-        found.ids, wanted[found.rows_a].astype(found.ids.dtype)
-    )
-    np.testing.assert_array_equal(found.ids, ids[found.rows_b].astype(found.ids.dtype))
-    assert len(found.only_a) == expected.count(-1)
-    assert len(found.ids) + len(found.only_b) == len(ids)
 
 
 def _frame(form, folder, index, columns):
