@@ -96,8 +96,7 @@ def compare(
             interval and test: a column, a mapping of ids to values, or `[N]` values.
         ids: `[N]` example ids, or a file of them, for sides that hold none.
         kind: "logits", "probabilities" or "classes" if the values do not show it.
-        old_kind: `kind` of the old side alone.
-        new_kind: `kind` of the new side alone.
+        old_kind, new_kind: `kind` of one side alone.
         class_map: class of the old side to class of the new one, or a file with it, or
             "identity" where equal numbers are equal classes though their counts differ.
         on_missing: "intersect" compares the examples that both sides have.

@@ -11,10 +11,9 @@ from churn_compare.estimates import Groups, Intervals, PerExample, Weighted, sha
 from churn_compare.measures import Measure
 from churn_compare.pair import Scanned
 from churn_compare.quantities import in_order
-from churn_compare.result import NONE, Interval
+from churn_compare.result import NONE, ROUNDING, Interval
 from churn_compare.sums import partition, ratios, resampled
 
-_ROUNDING = 1e-9
 _POWER = 0.8  # of the detectable change
 
 Differ = Callable[[int, int], np.ndarray]
@@ -318,7 +317,7 @@ def permuted_variance(
     total = disagreeing.sum(axis=0)
     squares = np.square(disagreeing).sum(axis=0, dtype=np.int64)
     left = of_pairs - (squares - np.square(total) / (2 * (R - 1))) / (R - 2)
-    left[left < _ROUNDING] = 0.0
+    left[left < ROUNDING] = 0.0
     return left / (R * (R - 3) / 2) * spread(A, B)
 
 

@@ -94,12 +94,9 @@ class VersionMatrices:
 def version_matrices(
     predicted: Sequence[np.ndarray],
     labels: np.ndarray | None = None,
-    chains: Sequence[int] = (),
+    chains: Sequence[int] = (),  # versions with equal numbers are compared run by run
 ) -> VersionMatrices:
-    """Churn and negative flips between every two versions.
-
-    Versions with the same number in `chains` are compared run by run.
-    """
+    """Churn and negative flips between every two versions."""
     # Means over the pairs of runs of two versions; on the diagonal, over pairs of
     # different runs. Pairs without right old or wrong new predictions have no relative
     # NFR and are left out of its mean.

@@ -330,10 +330,7 @@ _DEPTHS = {"slices": 3, "classes": 2}  # a table per column and value, or per cl
 
 
 def as_gates(given: Gating, more: bool = False) -> tuple[Gate, ...]:
-    """Gates from the path of a file, a mapping of limits or a sequence of gates.
-
-    If there are `more`, the file may have waivers only.
-    """
+    """Gates from a file (if there are `more`, it may only waive) or of a sequence."""
     if isinstance(given, str | os.PathLike):
         waives = more and [*read_toml(Path(given))] == [WAIVE]
         return () if waives else read_gates(given)

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from churn_compare.quantities import QUANTITIES
-from churn_compare.result import Interval
+from churn_compare.result import ROUNDING, Interval
 
 Unit = Literal["share", "points", "number", "change"]
 NOTHING = "–"  # in place of a number that does not exist
 
 _SCALE = {"share": 100.0, "points": 100.0, "number": 1.0, "change": 1.0}
 _ENDING = {"share": " %", "points": " points"}
-_ROUNDING = 1e-9
 
 
 def value_text(interval: Interval, unit: Unit) -> str:
@@ -121,7 +120,7 @@ def _decimals(interval: Interval, unit: Unit) -> int:
     sixth = scale * (interval.high - interval.low) / 6
     if not has_range(interval) or sixth <= 0:
         return usual
-    start = min(max(-math.floor(math.log10(sixth) + _ROUNDING), 0), most)
+    start = min(max(-math.floor(math.log10(sixth) + ROUNDING), 0), most)
     seen = [interval.value]
     if unit in ("points", "change"):  # their ends show whether zero is within
         seen = [interval.low, interval.high]

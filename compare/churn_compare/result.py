@@ -202,14 +202,13 @@ class Waiver:
 
     def __post_init__(self):
         until: Any = self.until
+        if isinstance(until, datetime.datetime):
+            until = until.date()
         try:
-            if not isinstance(until, datetime.date):
-                until = datetime.date.fromisoformat(str(until))
+            until = datetime.date.fromisoformat(str(until))
         except ValueError:
             said = f"until must be a date such as 2026-12-31; got {until!r}"
             raise ValueError(said) from None
-        if isinstance(until, datetime.datetime):
-            until = until.date()
         object.__setattr__(self, "id", str(self.id))
         object.__setattr__(self, "until", until.isoformat())
 

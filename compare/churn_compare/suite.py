@@ -260,8 +260,7 @@ def compare_suite(
         suite: rules of the benchmarks, or a file for `read_suite`; by default all
             benchmarks are required.
         level: confidence level of the intervals.
-        confirm: names of doubts, as in `compare`.
-        on_missing: as in `compare`.
+        confirm, on_missing: as in `compare`.
         errors: as in `compare_outcomes`, for benchmarks without a rule for it.
 
     Raises:

@@ -364,12 +364,9 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
 def matrix_tables(
     result: VersionsResult | VersionMatrices,
     labels: Sequence[str],
-    paired: bool = False,
+    paired: bool = False,  # True if some updates are compared run by run
 ) -> list[Table]:
-    """Churn and, with labels, NFR and relative NFR of every two versions.
-
-    With `paired`, some updates are compared run by run.
-    """
+    """Churn and, with labels, NFR and relative NFR of every two versions."""
     several = np.isfinite(np.diag(result.churn)).any()
     over = "mean over pairs of runs" if several else "one run each"
     over += " of the same name, where all updates between are compared so" * paired

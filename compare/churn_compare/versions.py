@@ -31,7 +31,6 @@ from churn_compare.reading.labels import (
     read_ids,
     read_labels,
     read_slices,
-    without_clusters,
 )
 from churn_compare.reading.sides import check_used, read_side
 from churn_compare.result import Waiver
@@ -116,11 +115,11 @@ def compare_versions(
     labels = files.about_all.get("labels") if labels is None else labels
     # Read once, not for every version.
     ids = None if ids is None else read_ids(ids, id_column)
-    named = isinstance(clusters, str)
+    named, without = isinstance(clusters, str), ""
     if clusters is not None and (not named or clusters in column_names(slices)):
         clusters = read_clusters(clusters, slices, id_column)
-        slices = without_clusters(slices, clusters, id_column)
-    slices = None if slices is None else read_slices(slices, id_column)
+        without = clusters.column
+    slices = None if slices is None else read_slices(slices, id_column, without)
     if labels is not None:
         labels = read_labels(labels, id_column, label_column)
     options["confirm"] = confirm

@@ -311,6 +311,7 @@ def test_a_queue_is_drawn_in_random_order_and_hides_what_is_new(tmp_path, monkey
     for text in ("".join(lines[:-1]), "".join(lines).replace(",old", ",v1")):
         key.write_text(text)
         fails(r"q\.key\.csv does not say", compare, old, new, labels=path)
+    fails("take no argument budgets", label_queue, old, new, budgets=20, of=TypeError)
     again = label_queue(old, new, budget=20, by="half", blind=True, seed=1)
     with monkeypatch.context() as broken:  # between the queue and its key
         broken.setattr("churn_compare.queue.write_file", lambda *_: 1 / 0)

@@ -204,13 +204,10 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Blocks next to each other if there is room, otherwise in one column.
-
-    `kind` is another class of the page, such as "first".
-    """
+    """Blocks next to each other if there is room, otherwise in one column."""
 
     blocks: "Sequence[Block]"
-    kind: str = ""
+    kind: str = ""  # another class of the page, such as "first"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -374,6 +375,12 @@ def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [*dict.fromkeys(name for row in rows for name in row)]  # some lack some
 
 
+@functools.lru_cache(maxsize=8)
+def _keys_in(path: Path, *state: int) -> list[str]:
+    """Keys of all lines of a file in this state; several readers ask for them."""
+    return _keys(text_tables.json_lines(path))
+
+
 def _names_in(path: Path) -> list[str]:
     _check_path(path)
     name = path.name.lower()
@@ -383,7 +390,8 @@ def _names_in(path: Path) -> list[str]:
         if name.endswith(_TEXT):
             return text_tables.layout_of(path).names
         if name.endswith(_LINES):
-            return _keys(text_tables.json_lines(path))
+            of = path.stat()
+            return [*_keys_in(path, of.st_ino, of.st_mtime_ns, of.st_size)]
         if name.endswith(_JSON):
             return getattr(text_tables.read_json(path), "column_names", [])
         if name.endswith(".parquet"):

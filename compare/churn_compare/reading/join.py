@@ -39,7 +39,6 @@ from churn_compare.reading.labels import (
     read_ids,
     read_labels,
     read_slices,
-    without_clusters,
 )
 from churn_compare.reading.outcome_measures import (
     errors_as_wrong,
@@ -120,6 +119,8 @@ def join(
             "outcomes take no separate labels here; name the column of their right "
             "answers (--label-column)"
         )
+    if measuring and not old.measures:
+        raise TypeError(f"predicted classes take no argument {', '.join(measuring)}")
     by = names_of(by)
     rows = Rows(old, new, on_missing == "intersect", confirm)
     notes, inputs = rows.notes, old.inputs is not None and new.inputs is not None
@@ -145,13 +146,12 @@ def join(
         cluster_column = clusters
     elif clusters is not None:
         found: Any = read_clusters(clusters, slices, id_column)
-        slices = without_clusters(slices, found, id_column)
         places = rows.rows_in(found, "clusters")
         groups = np.append(found.clusters, NO_CLUSTER)[places]
         cluster_column = found.column
     groupings = {}
     if slices is not None:
-        groupings = rows.values_of(read_slices(slices, id_column))
+        groupings = rows.values_of(read_slices(slices, id_column, cluster_column))
     for name in by:
         if name in groupings:
             raise PredictionsError(

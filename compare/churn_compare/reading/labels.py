@@ -243,13 +243,6 @@ def from_zero(numbers: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     return numbers, notes
 
 
-def without_clusters(slices: Any, clusters: ExampleValues, id_column: str | None):
-    """The slices without the column of clusters."""
-    if slices is None or not clusters.column:
-        return slices
-    return read_slices(slices, id_column, without=clusters.column)
-
-
 def _where(given: Any, what: str) -> str:
     """The name of `given` in messages: its path, else `what`."""
     return str(Path(given)) if isinstance(given, str | os.PathLike) else what
