@@ -140,15 +140,6 @@ def test_an_interval_of_clusters_is_compared_with_that_of_examples(rng):
             assert "nan" not in str(found)
 
 
-def test_examples_without_a_cluster_are_alone():
-    some = ["a", "a", "", None, "b", "b"]
-    clusters = {"id": list(range(6)), "doc": np.array(some, object)}
-    sides = ({"prediction": p, "id": list(range(6))} for p in (OLD, NEW))
-    found = churn_compare.compare(*sides, labels=LABELS, clusters=clusters)
-    assert found.clusters.count == 4
-    assert "2 of 6 examples have no cluster: each is one of its own." in found.notes
-
-
 @pytest.mark.parametrize(
     ("clusters", "message"),
     [

@@ -64,8 +64,9 @@ def test_detection_and_equivalence_have_the_power_they_say(rng, flips):
     assert 0.03 <= np.mean((low > -gain) & (high < gain)) <= 0.06
 
 
-def test_ends_of_a_gain_are_those_of_the_score_test():
-    lost, gained, examples = 4, 9, 150
+@pytest.mark.parametrize(("lost", "gained"), [(4, 9), (135, 2)])
+def test_ends_of_a_gain_are_those_of_the_score_test(lost, gained):
+    examples = 150
     low, high = difference_ends(
         gained / examples,
         lost / examples,

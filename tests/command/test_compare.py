@@ -1,6 +1,7 @@
 """`churn-jax compare`, from files to the exit code."""
 
 import importlib
+import io
 import json
 import re
 import runpy
@@ -122,12 +123,16 @@ def test_the_command_has_forty_options_and_a_short_help(capsys, monkeypatch):
 def test_files_are_written_if_the_reader_of_the_text_goes(files, monkeypatch):
     """As `head` does."""
 
-    def gone(*_):
-        raise BrokenPipeError
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+        def fileno(self):
+            return 1
 
     page = files / "page.html"
     with monkeypatch.context() as patch:
-        patch.setattr("churn_compare.documents.print_document", gone)
+        patch.setattr("sys.stdout", Gone())  # Rich alone would exit with 1
         patch.setattr("os.dup2", lambda *_: None)  # what keeps Python from a traceback
         assert compare(files, "--html", page) == 141
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
@@ -252,18 +257,13 @@ def test_scikit_learn_end_to_end_by_csv_and_parquet(digits, tmp_path, capsys):
 
 
 def probabilities_of(folder):
-    """Labels, and log-probabilities of both sides in the order of the old file."""
+    """Labels, and log-probabilities of both sides in the order of their ids."""
     from pyarrow import csv, parquet
 
     old, new = folder / "old.csv", folder / "new.parquet"
-    tables = csv.read_csv(old), parquet.read_table(new)
-    order = [np.argsort(table["id"].to_numpy()) for table in tables]
-    scores = [
-        np.log(np.stack([table[f"prob_{c}"].to_numpy() for c in range(10)], axis=1))
-        for table in tables
-    ]
-    labels = tables[0]["label"].to_numpy()[order[0]]
-    return labels, *(s[rows] for s, rows in zip(scores, order))
+    tables = [of.sort_by("id") for of in (csv.read_csv(old), parquet.read_table(new))]
+    scores = ([of[f"prob_{c}"].to_numpy() for c in range(10)] for of in tables)
+    return tables[0]["label"].to_numpy(), *(np.log(np.transpose(of)) for of in scores)
 
 
 def commands(text):

@@ -1,7 +1,6 @@
 """One document in every form, with names that are markup somewhere."""
 
 import html
-import io
 import math
 import re
 
@@ -32,7 +31,6 @@ from churn_compare.documents import (
     html_page,
     markdown,
     plain_text,
-    print_document,
     write_files,
 )
 from churn_compare.documents.plotting import colour, drawing, marker, picture
@@ -160,16 +158,6 @@ def test_an_aligned_table_is_markdown_as_it_is():
         "| a_b  |     1 |",
         "| c    | 1,000 |",
     ]
-
-
-def test_a_reader_that_goes_away_is_no_failed_gate(monkeypatch):
-    class Gone(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError
-
-    monkeypatch.setattr("sys.stdout", Gone())
-    with pytest.raises(BrokenPipeError):  # Rich alone would exit with 1
-        print_document(Document("", blocks=[Text("a")]))
 
 
 def test_columns_of_a_group_share_a_heading_and_numbers_keep_their_sign():

@@ -220,18 +220,6 @@ def test_equivalence_is_another_sentence_than_no_difference(rng):
     assert "The update is not shown" in str(compare_outcomes(*short, equivalent=0.05))
 
 
-def test_space_around_ids_counts_in_no_file():
-    old = {"id": ["a ", "b", " c", "d"], "correct": [1, 1, 0, 0]}
-    new = {"id": ["d", "c", "b", "a"], "correct": [0, 0, 0, 1]}
-    slices = {"id": ["a", "b\t", "c", "d"], "half": ["x", "x", "y", "y"]}
-    clusters = {"a": 1, " b": 2, "c": 3, "d": 4}
-    more = {"slices": slices, "clusters": clusters}
-    found = compare_outcomes(old, new, **more)["correct"]
-    assert found["negative_flip_rate"].value == 0.25
-    assert [group["negative_flip_rate"].value for group in found.groups] == [0.5, 0.0]
-    assert found.clusters.count == 4
-
-
 def test_a_column_that_differs_between_the_sides_is_named():
     old = {"id": [1, 2, 3], "correct": [1, 0, 1], "topic (2)": ["a", "b", "b"]}
     new = {"id": [3, 2, 1], "correct": [1, 1, 1], "topic (2)": ["b", "a", " a"]}

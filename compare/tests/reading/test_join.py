@@ -352,6 +352,7 @@ def test_nan_among_texts_is_missing(tmp_path):
     pair = join(old, new, slices={"of": texts}, clusters=texts)
     assert pair.slices["of"].tolist() == [*texts[:7], "", ""]
     assert pair.clusters.tolist() == [0, 1, 0, 1, 0, 0, 1, 2, 3]
+    assert "2 of 9 examples have no cluster: each is one of its own." in pair.notes
     mixed = join(old, new, slices=path).slices["mixed"]
     assert mixed.tolist() == [*texts[:7], "", "1"]
     fails("ids are missing for 2 of 9", as_ids, texts)

@@ -398,9 +398,6 @@ def test_one_score_per_example_is_of_the_second_class_and_needs_its_kind(tmp_pat
             assert side.kind == kind
             np.testing.assert_array_equal(side.values[0, :, 1], one)
             assert "for the " + kind + " of class 1 of two" in side.notes[0]
-    for path in _tables(tmp_path, {"id": IDS, "score": one, "x": LABELS, "y": LABELS}):
-        side = read_side(path, kind="logits", prediction_column="score")
-        np.testing.assert_array_equal(side.values[0, :, 1], one)
 
 
 def test_one_score_decides_in_its_own_precision(tmp_path):
