@@ -90,6 +90,7 @@ def test_ends_of_a_gain_are_those_of_the_score_test(lost, gained):
         ).x
         return (2 * share + difference - difference**2) / examples
 
+    assert low < (gained - lost) / examples < high
     for end in (float(low), float(high)):
         z = ((gained - lost) / examples - end) / np.sqrt(most_likely(end))
         assert abs(z) == pytest.approx(Z, rel=1e-4)
