@@ -136,10 +136,6 @@ test_bad_input_is_refused = refusals(
     (lambda: paired_jackknife_test(np.ones(3), np.eye(3)), r"\[R, R\].*\(3,\)"),
     (lambda: paired_t_test([1.0, 2.0], [1.0]), r"\(2,\) and \(1,\)"),
     (lambda: nearest_to_mean(np.full((2, 3, 2), np.nan)), "leave such runs out"),
-    (
-        lambda: cross_fitted_selection(np.zeros((4, 8, 2)), np.zeros(8), 2, repeats=0),
-        "repeats must be at least 1; got 0",
-    ),
     (lambda: mcnemar_exact(-1, 2), "counts; got -1 and 2"),
     (lambda: mcnemar_exact(1.5, 2), "counts"),
     (lambda: holm([0.1, 1.2]), r"within \[0, 1\]"),
@@ -214,7 +210,8 @@ test_predictions_that_cannot_be_selected_from_are_refused = refusals(
     ((3, 4), 1, r"\[R, N, C\]; got shape \(3, 4\)"),
     ((3, 8, 2), 2, "two releases .* got 3 runs in releases of 2"),
     ((4, 9, 2), 2, r"labels of shape \(8,\)"),
-    call=lambda shape, size: cross_fitted_selection(
-        np.zeros(shape), np.zeros(8, int), size
+    ((4, 8, 2), 2, 0, "repeats must be at least 1; got 0"),
+    call=lambda shape, size, repeats=1: cross_fitted_selection(
+        np.zeros(shape), np.zeros(8, int), size, repeats=repeats
     ),
 )

@@ -62,10 +62,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("plan digits:small", "digits:tiny"),
         ("plan digits --topology v9:2x2", "must be one of v4, v5e, v5p, v6e"),
         ("plan digits --mesh replica=3", "10 replicas cannot be sharded"),
-        (
-            "plan digits --mesh replica=2,data=64 --quiet",
-            "needs 128 devices; v5e:4x4 has 16",
-        ),
+        ("plan digits --mesh data=64 --quiet", "needs 64 devices; v5e:4x4 has 16"),
         ("plan digits --data mine --quiet", "knows those of digits, mnist"),
         ("plan digits --json no/such/x.json", "there is no folder no/such"),
         ("plan digits --json -", "--json needs the name of a file; got -"),

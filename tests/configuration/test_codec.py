@@ -103,9 +103,7 @@ def test_settings_are_replaced_by_their_paths():
     # As a record has it; another one would set what it does not name to its default.
     seeds = to_json(Seeds(init="fixed"))
     assert replaced(changed, [("seeds", seeds)]).seeds.init == "fixed"
-    with pytest.raises(
-        ValueError, match=r"name one of its settings \(seeds.base\); got"
-    ):
+    with pytest.raises(ValueError, match=r"one of its settings \(seeds.base\); got"):
         replaced(changed, [("seeds", {"init": "fixed"})])
 
 

@@ -164,10 +164,7 @@ def test_the_state_over_devices_is_that_of_the_global_batch():
 # ---- Gram-Schmidt over the batch: orthogonality, dependent vectors, what is counted
 
 orthogonalize = jax.jit(losses.orthogonalize)
-penalty, plain_penalty = (
-    jax.jit(jax.value_and_grad(loss))
-    for loss in (losses.orthogonalized_correlation_penalty, losses.correlation_penalty)
-)
+penalty = jax.jit(jax.value_and_grad(losses.orthogonalized_correlation_penalty))
 
 
 def normal(seed, shape):

@@ -292,8 +292,6 @@ def test_the_gate_is_no_member_and_needs_a_method_that_trains_it():
         run_of(AntiDistillation(), groups)
     with pytest.raises(ValueError, match="2 gate group"):
         run_of(AntiDistillation(deploy="gate"), [*groups, GATE])
-    with pytest.raises(ValueError, match="needs a gate in the committee"):
-        tiny.session_of(run_of(AntiDistillation(deploy="gate"), groups[:1]))
     one_for_all = Group(from_linen(Gate(2), name="gate"), 1, gate=True)
     shared = run_of(
         AntiDistillation(deploy="gate"),

@@ -12,6 +12,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import methods
+from churn_jax.ensembles import average_probs
 from churn_jax.methods import ERM, Method, MinimumEntropy, Perturbing, Ramp, Updating
 from churn_jax.methods import AntiDistillation as Apart
 from churn_jax.methods import Codistillation as Peers
@@ -351,6 +352,11 @@ BY_HAND = [
         teacher=WIDER,
     ),
 ]
+BY_HAND += [  # their average, computed once, teaches the same
+    of(method, logits, loss, labels, average_probs(teacher)[None])
+    for method, logits, labels, teacher, loss in BY_HAND
+    if method.needs_teacher and method.teacher_average == "probs"
+]
 
 
 def test_losses_worked_out_by_hand():
@@ -376,7 +382,7 @@ def test_alpha_ramps_on_both_sides_of_the_convex_combination():
 
 
 INDEPENDENT = {"update": "independent"}
-
+SUBSET = {"members": 2, "member_sample": "subset"}
 
 test_structure_is_checked = refusals(
     (methods.Ramp, {"kind": "cosine"}, "constant, linear, step"),
@@ -388,6 +394,10 @@ test_structure_is_checked = refusals(
     (ERM, {"members": 2, "deployed_member": 1}, "=1 needs deploy='member'"),
     (ERM, {"members": 2, "deployed_member": True}, "whole number; got True"),
     (ERM, {"members": "two"}, "members must be a whole number; got 'two'"),
+    *(
+        (ERM, SUBSET | {"member_share": s}, f"above 0 and at most 1.*got {s}")
+        for s in (0.0, 1.5)
+    ),
     (ERM, {"member_sample": "own"}, "shared, bootstrap, subset, split; got 'own'"),
     (Peers, {"member_sample": "split"}, "one of shared, bootstrap; got 'split'"),
     (Peers, {"member_sample": "subset"}, "one of shared, bootstrap; got 'subset'"),

@@ -210,7 +210,7 @@ CASES = [
     _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
     _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH, **DISTANCE),
     _mean_case("ambiguity", "models", state=None, **DISTANCE),
-    _mean_case("rashomon_capacity", "models", state=None),
+    _mean_case("rashomon_capacity", "models", state=None, **SMOOTH),
     *(_spread_case("", order=order) for order in (1, 2, 3.5, float("inf"))),
     _spread_case("Weighted"),
     _spread_case("KL"),

@@ -70,6 +70,12 @@ CERTAIN = np.float32(50) * np.eye(3, dtype=np.float32)[:, None]  # of three clas
 # e^-200 and e^-201 of class 1: 0 in float32, yet their ratio is e.
 TINY = np.float32([[[0.0, -200.0]], [[0.0, -201.0]]])
 ONE_TINY = np.float32([[[0.0, -200.0]], [[0.0, 0.0]]])
+ONE_NEVER = np.float32([[[0.0, -INF]], [[0.0, 0.0]]])
+OTHER = 0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(0.5 / 0.25)
+PROBABLE = {
+    "member_logits": log([[0.5, 0.5]], [[0.25, 0.75]]),
+    "labels": np.array([0]),
+}
 
 PROBS = log([0.5, 0.25, 0.25], [0.125, 0.75, 0.125])
 NEVER = np.float32([[0.0, -INF, -INF]] * 2)
@@ -156,10 +162,17 @@ ROWS = [
     of("kl_prediction_difference", ONE_TINY, 0.5 * (100 + LOG2 - LOG2)),
     of("js_prediction_difference", BINARY, 0.75 * np.log(1.5) + 0.25 * np.log(0.5)),
     of("js_prediction_difference", CERTAIN, LOG3),  # the largest value
+    of("kl_prediction_difference", ONE_NEVER, INF),
+    *(
+        of("js_prediction_difference", models, 0.5 * (-np.log(0.75) + OTHER))
+        for models in (ONE_TINY, ONE_NEVER)
+    ),
+    of("ensemble_reference_curve", PROBABLE, [1.5 * LOG2, -np.log(0.375)]),
     of(
-        "js_prediction_difference",
-        ONE_TINY,
-        0.5 * (-np.log(0.75) + 0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(0.5 / 0.25)),
+        "ensemble_reference_curve",
+        PROBABLE,
+        [LOG2, -np.log(0.375)],
+        subsets="prefixes",
     ),
     of("accuracy", labelled(PROBS, 0, 2), 0.5),
     of("accuracy", labelled(np.zeros((2, 3)), 0, 1), 0.5),  # a tie: the lower class
@@ -233,12 +246,6 @@ def test_labels_and_scores_that_no_temperature_fits():
     labels = np.array([[0, -1], [0, 3], [0, 0], [0, 1]])
     found = jax.jit(jax.vmap(metrics.fit_temperature))(logits, labels)
     assert np.isnan(found).all()  # the last label is an excluded class
-
-
-def test_a_class_that_all_models_rule_out_has_no_gradient():
-    capacity = jax.grad(lambda z: metrics.rashomon_capacity(z).sum())
-    ruled_out = np.float32([[[1.0, 0.0, -INF]], [[0.0, 1.0, -INF]]])
-    assert np.isfinite(capacity(ruled_out)).all()
 
 
 @pytest.mark.parametrize("row", range(len(ROWS)), ids=[row.id for row in ROWS])

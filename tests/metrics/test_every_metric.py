@@ -474,11 +474,6 @@ def test_the_table_covers_every_public_name():
     }
 
 
-def test_settings_of_a_state_are_named():
-    with pytest.raises(TypeError, match="positional"):
-        metrics.SurrogateChurnState.empty(4.0)
-
-
 def test_the_mask_is_the_last_argument():
     for case in CASES:
         if inspect.isclass(function := getattr(metrics, case.name.split("-")[0])):
@@ -564,6 +559,8 @@ test_what_does_not_fit_is_refused = refusals(
         lambda: metrics.leave_one_model_out(metrics.ambiguity, MODELS[:2]),
         r"at least three.*\(2, 48, 5\)",
     ),
+    (lambda: metrics.SurrogateChurnState.empty(4.0), "positional"),
+    error=(TypeError, ValueError),
 )
 
 

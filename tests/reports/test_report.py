@@ -138,8 +138,8 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     other = Predictions(np.arange(1, 11), LABELS, steady)
     save_predictions(folder / "methods" / "elsewhere" / "predictions.npz", other)
     (folder / "methods" / "lost" / "predictions.npz").unlink()
-    copied = folder / "methods" / "copied" / "predictions.npz"
-    copied.write_bytes((folder / "methods/baseline/predictions.npz").read_bytes())
+    copy = folder / "methods" / "copied" / "predictions.npz"
+    copy.write_bytes((folder / "methods/baseline/predictions.npz").read_bytes())
     report = reports.write(folder)
     assert [row.info.name for row in report.rows] == ["baseline"]
     reasons = {m.info.name: m.reason for m in report.missing}
@@ -150,9 +150,7 @@ def test_what_is_missing_or_unusable_is_named_and_the_rest_reported(tmp_path):
     assert "all 3 runs were stopped" in reasons["dead"]
     assert reasons["lost"].endswith("lost/predictions.npz does not exist")
     damaged = {missing.info.name for missing in report.missing if missing.damaged}
-    assert (
-        reasons["copied"] == f"{copied} is of baseline (runs: 3), not copied (runs: 3)"
-    )
+    assert reasons["copied"] == f"{copy} is of baseline (runs: 3), not copied (runs: 3)"
     assert reasons["short"].endswith("short (runs: 1), not short (runs: 3)")
     assert damaged == {"torn", "elsewhere", "lost", "copied", "short"}
     for name in report.files:

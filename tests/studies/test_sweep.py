@@ -24,6 +24,7 @@ SMALL = dataclasses.replace(
         *_SMALL.methods,
         MethodSpec("skl", "SKL", Codistillation(beta=0.4)),
         MethodSpec("both", "Both", Codistillation(beta=0.4, alpha=0.2)),
+        MethodSpec("up", "Up", Codistillation(beta_ramp=Ramp("linear", 4.0))),
     ),
 )
 
@@ -91,15 +92,9 @@ def test_values_default_to_multiples_of_the_preset():
     assert axis_of("student.alpha").values == (0.225, 0.45, 0.9)  # a share
     whole = SMALL.with_coefficient("student.alpha", 1.0)
     assert Axis.parse("student.alpha", whole).values == (0.25, 0.5, 1.0)
-    spec = MethodSpec("skl", "SKL", Codistillation(beta_ramp=Ramp("linear", 4.0)))
-    ramped = dataclasses.replace(SMALL, methods=(SMALL.methods[0], spec))
-    axis = Axis.parse("skl.beta_ramp.steps=7", ramped)
-    (row,) = grid_points(ramped, axis).values()
+    (row,) = rows_of("up.beta_ramp.steps=7")
     assert row.method.beta_ramp.steps == 7.0  # of a part, by dotted path
-    assert (row.name, row.label) == (
-        "skl.beta_ramp.steps=7",
-        "SKL: beta_ramp.steps = 7",
-    )
+    assert (row.name, row.label) == ("up.beta_ramp.steps=7", "Up: beta_ramp.steps = 7")
 
 
 def start(tmp_path, **options):

@@ -385,12 +385,6 @@ def test_members_shares_are_random_and_independent():
     assert np.all(np.asarray(member_subsets(keys[0], rows, 1.0)) == 1)
 
 
-def test_a_share_is_a_share():
-    for share in (0.0, 1.5):
-        with pytest.raises(ValueError, match=f"above 0 and at most 1.*got {share}"):
-            ERM(members=2, member_sample="subset", member_share=share)
-
-
 def test_augmentation_is_removed_where_its_seed_is_off():
     run = tiny.make_run(
         ERM(),
