@@ -92,11 +92,7 @@ class Registry(Mapping[str, Any]):
             dotted = self.record_name(value)
             if self.find(dotted) is value:
                 return dotted
-        except (
-            AttributeError,
-            TypeError,
-            ValueError,
-        ):  # only of this process
+        except (AttributeError, TypeError, ValueError):  # only of this process
             pass
         label = getattr(value, "__name__", type(value).__name__)
         if not label.isidentifier() or isinstance(value, tuple):

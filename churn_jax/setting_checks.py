@@ -1,6 +1,7 @@
 """Checks of single settings, with one sentence for each kind of mistake."""
 
 import dataclasses
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -13,9 +14,10 @@ def check_choice(what: str, value: Any, known: Collection[str]) -> None:
 
 
 def check_least(what: str, value: float, least: int) -> None:
-    """Refuses a number below `least`."""
-    if not value >= least:  # NaN, too
-        raise ValueError(f"{what} must be at least {least}; got {value}")
+    """Refuses a number below `least`, and one that is not finite."""
+    if not least <= value < math.inf:
+        finite = " and finite" if value == math.inf else ""
+        raise ValueError(f"{what} must be at least {least}{finite}; got {value}")
 
 
 def check_share(what: str, value: float) -> None:

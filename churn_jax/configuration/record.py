@@ -56,40 +56,28 @@ class LaunchRecord:
 
 @dataclasses.dataclass(frozen=True)
 class RowRecord:
-    """A row of a study, trained or planned.
+    """A row of a study, trained or planned."""
 
-    Attributes:
-        name: folder under `methods/`.
-        label: name for people.
-        spec: what was trained.
-        dependencies: the rows that it learned or started from, and theirs, as trained.
-        trained: False for a row that the study only plans.
-        weights: which of the trained weights predict: `config`, those that the
-            configuration deploys, or `ema`, their moving average.
-        of: name of the row whose averaged weights these are; empty for others.
-        training_cost: networks trained, relative to one of the baseline.
-        seconds: training time.
-        compile_seconds: part of them until the first update was compiled;
-            near zero where it was compiled while the row before trained.
-        parameters: trained numbers per replica.
-        mapping: mapping of the replicas on one device.
-        stopped: replicas that were frozen.
-        one_pass: True if one pass of one network answers for all members (MIMO).
-    """
-
-    name: str
-    label: str
-    spec: MethodSpec
+    name: str  # folder under `methods/`
+    label: str  # name for people
+    spec: MethodSpec  # what was trained
+    # the rows that it learned or started from, and theirs, as trained
     dependencies: tuple[MethodSpec, ...] = ()
-    trained: bool = True
+    trained: bool = True  # False for a row that the study only plans
+    # which of the trained weights predict: `config`, those that the configuration
+    # deploys, or `ema`, their moving average
     weights: str = "config"
-    of: str = ""
+    of: str = ""  # name of the row whose averaged weights these are; empty for others
+    # networks trained, relative to one of the baseline
     training_cost: float | None = None
-    seconds: float | None = None
+    seconds: float | None = None  # training time
+    # part of them until the first update was compiled; near zero where it was compiled
+    # while the row before trained
     compile_seconds: float | None = None
-    parameters: int | None = None
-    mapping: str = ""
-    stopped: tuple[Stopped, ...] = ()
+    parameters: int | None = None  # trained numbers per replica
+    mapping: str = ""  # mapping of the replicas on one device
+    stopped: tuple[Stopped, ...] = ()  # replicas that were frozen
+    # True if one pass of one network answers for all members (MIMO)
     one_pass: bool = False
 
     @property
@@ -131,42 +119,28 @@ class AxisRecord:
 
 @dataclasses.dataclass(frozen=True)
 class PointRecord:
-    """One row of a sweep.
-
-    Attributes:
-        name: its name.
-        axis: name of its axis; empty for a baseline that is on none.
-        value: value of the coefficient; None for such a baseline.
-        is_baseline: True if it is trained as the baseline is.
-    """
+    """One row of a sweep."""
 
     name: str
-    axis: str = ""
-    value: float | None = None
-    is_baseline: bool = False
+    axis: str = ""  # name of its axis; empty for a baseline that is on none
+    value: float | None = None  # value of the coefficient; None for such a baseline
+    is_baseline: bool = False  # True if it is trained as the baseline is
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepRecord:
-    """The grid whose points are rows of a study.
+    """The grid whose points are rows of a study."""
 
-    Attributes:
-        criterion: rule that chooses a value, of `churn_jax.reports.sweep.CRITERIA`.
-        axes: see `AxisRecord`.
-        points: see `PointRecord`.
-        baseline: name of the point that the others are compared with, if any.
-        programs: names of the rows that are trained together, by name of the folder
-            under `programs/` that has their checkpoints.
-        points_per_program: number of rows that may be trained together; 0 is all.
-        mesh: devices along the axes, for all replicas of a program.
-    """
-
-    criterion: str
+    criterion: str  # rule that chooses a value, of `churn_jax.reports.sweep.CRITERIA`
     axes: tuple[AxisRecord, ...] = ()
     points: tuple[PointRecord, ...] = ()
+    # name of the point that the others are compared with, if any
     baseline: str | None = None
+    # names of the rows that are trained together, by name of the folder under
+    # `programs/` that has their checkpoints
     programs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    points_per_program: int = 0
+    points_per_program: int = 0  # number of rows that may be trained together; 0 is all
+    # devices along the axes, for all replicas of a program
     mesh: MeshShape = MeshShape()
 
     def after(self, old: SweepRecord) -> SweepRecord:
@@ -186,23 +160,15 @@ class SweepRecord:
 
 @dataclasses.dataclass(frozen=True)
 class StudyRecord:
-    """`study.json`.
+    """`study.json`."""
 
-    Attributes:
-        config: settings that the study was launched with last.
-        data: see `DataRecord`.
-        launch: see `LaunchRecord`.
-        selected: names of the rows that the last launch was to train; None is all.
-        methods: the finished rows.
-        sweep: the grid whose points are the rows; None for other studies.
-        kind: kind of record.
-    """
-
-    config: StudyConfig
+    config: StudyConfig  # settings that the study was launched with last
     data: DataRecord = DataRecord()
     launch: LaunchRecord = LaunchRecord()
+    # names of the rows that the last launch was to train; None is all
     selected: tuple[str, ...] | None = None
-    methods: tuple[RowRecord, ...] = ()
+    methods: tuple[RowRecord, ...] = ()  # the finished rows
+    # the grid whose points are the rows; None for other studies
     sweep: SweepRecord | None = None
     kind: str = "study"
 

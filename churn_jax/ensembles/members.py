@@ -28,19 +28,13 @@ stack = slots.stack
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """`size` independently weighted networks of one kind.
+    """`size` independently weighted networks of one kind."""
 
-    Args:
-        network: network of every slot.
-        size: S, how many.
-        gate: the networks are not members but weight them: each gives `[B, K]`
-            log-weights, and the S x K of them belong to the committee's members in
-            order. One network for all M (S = 1), or one per member (K = 1), which can
-            be sharded as the members are.
-    """
-
-    network: Network
-    size: int = 1
+    network: Network  # of every slot
+    size: int = 1  # S, how many
+    # the networks are not members but weight them: each gives `[B, K]` log-weights, and
+    # the S x K of them belong to the committee's members in order. One network for all
+    # M (S = 1), or one per member (K = 1), which can be sharded as the members are.
     gate: bool = False
 
     def __post_init__(self):

@@ -177,14 +177,11 @@ def _answering(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StartingFrom:
-    """An `init` that draws only the layers which have no weights yet.
+    """An `init` that draws only the layers which have no weights yet."""
 
-    Attributes:
-        draw: `(key, x) -> variables`, of all layers.
-        weights: part of such variables, without the layers that are drawn.
-    """
-
+    # `(key, x) -> variables`, of all layers
     draw: Callable[[PRNGKey, jax.Array], PyTree]
+    # part of such variables, without the layers that are drawn
     weights: Mapping[str, Any]
 
     def __call__(

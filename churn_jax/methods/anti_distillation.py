@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,12 +101,12 @@ class AntiDistillation(Method):
         [anti-distillation] Sec. 2
     """
 
-    members: int = static(2)
+    members: int = static(2, of=2)
     strength: float = coefficient(0.1, "at least 0")
     label_reduction: str = static("mean", of=("mean", "sum"))
     penalty: str = static("correlation")
     on: str = static("logits", of=("logits", "probabilities", "part", "features"))
-    order: float = static(2)
+    order: float = static(2, of=1)
     epsilon: float = static(1e-3)
     ramp: Ramp = Ramp()
     train_on: str = static("components", of=("components", "ensemble", "both"))
@@ -133,11 +132,6 @@ class AntiDistillation(Method):
         check_none(
             "",
             (
-                self.members < 2,
-                "anti-distillation pushes members apart, so it needs at least two; got "
-                f"{self.members} (ERM trains one alone)",
-            ),
-            (
                 isinstance(given, str) or not set(given) <= set(LABEL_LOSSES),
                 f"component_losses must be some of {', '.join(LABEL_LOSSES)}; got "
                 f"{given!r}",
@@ -156,10 +150,6 @@ class AntiDistillation(Method):
                 penalty == "cross_entropy_difference" and on != "logits",
                 "cross_entropy_difference is between predictions and needs "
                 f"on='logits'; got {on!r}",
-            ),
-            (
-                not 1 <= self.order < math.inf,
-                f"order must be a finite number of at least 1; got {self.order}",
             ),
             (not self.epsilon > 0, f"epsilon must be above 0; got {self.epsilon}"),
             (

@@ -77,40 +77,27 @@ class Ramp:
 
 
 class Passes(NamedTuple):
-    """The passes of networks over the batch that one update takes.
+    """The passes of networks over the batch that one update takes."""
 
-    Attributes:
-        training: passes of all members with the gradient in their weights.
-        forward: forward passes of all members alone.
-        input_gradients: passes of all members with the gradient in the input.
-        teachers: forward passes of all teachers.
-        drawn_teacher: passes of one teacher with the gradient in the input.
-        teachers_input_gradients: passes of all teachers with the gradient in the input.
-    """
-
-    training: int = 1
-    forward: int = 0
-    input_gradients: int = 0
-    teachers: int = 0
-    drawn_teacher: int = 0
+    training: int = 1  # passes of all members with the gradient in their weights
+    forward: int = 0  # forward passes of all members alone
+    input_gradients: int = 0  # passes of all members with the gradient in the input
+    teachers: int = 0  # forward passes of all teachers
+    drawn_teacher: int = 0  # passes of one teacher with the gradient in the input
+    # passes of all teachers with the gradient in the input
     teachers_input_gradients: int = 0
 
 
 @pytree
 class Method:
-    """Base of all methods, with the fields that every method has.
+    """Base of all methods, with the fields that every method has."""
 
-    Attributes:
-        members: M, networks per replica that train together.
-        deploy: way in which a replica predicts: `mean_probs` or `mean_logits` of its
-            members, one `member` (number `deployed_member`), or `gate`, their mixture
-            with learned weights, for methods that train a gate. One network predicts
-            by itself.
-        deployed_member: number of the peer, for `deploy="member"`, counted from 0.
-    """
-
-    members: int = static(1)
+    members: int = static(1)  # M, networks per replica that train together
+    # way in which a replica predicts: `mean_probs` or `mean_logits` of its members, one
+    # `member` (number `deployed_member`), or `gate`, their mixture with learned
+    # weights, for methods that train a gate. One network predicts by itself.
     deploy: str = static("mean_probs")
+    # number of the peer, for `deploy="member"`, counted from 0
     deployed_member: int = static(0)
 
     # Whether the trained replicas of another method teach this one.

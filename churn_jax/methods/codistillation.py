@@ -12,7 +12,6 @@ from churn_jax.methods.base import Method, Ramp
 from churn_jax.methods.batch import LossOutput, forward, teacher_logits
 from churn_jax.methods.erm import REGULARIZERS, regularizer
 from churn_jax.methods.fields import coefficient, pytree, static
-from churn_jax.setting_checks import check_settings
 
 if TYPE_CHECKING:
     from churn_jax.typing import Logits, PerExample
@@ -107,7 +106,7 @@ class Codistillation(Method):
         [reproducibility] Eqs. 8, 9, 17, 18, 19
     """
 
-    members: int = static(2)
+    members: int = static(2, of=2)
     deploy: str = static("member")
     beta: float = coefficient(0.1)
     alpha: float = coefficient(0.0)
@@ -117,22 +116,16 @@ class Codistillation(Method):
     beta_ramp: Ramp = Ramp()
     alpha_ramp: Ramp = Ramp()
     update: str = static("joint", of=("joint", "independent"))
-    refresh_steps: int = static(1)
+    refresh_steps: int = static(1, of=1)
     member_sample: str = static("shared", of=("shared", "bootstrap"))
 
     def __post_init__(self):
         """Checks structure."""
         super().__post_init__()
-        if self.members < 2:
+        if self.update == "joint" and self.refresh_steps != 1:
             raise ValueError(
-                f"co-distillation needs at least two members; got {self.members}"
-            )
-        steps = self.refresh_steps
-        check_settings(self, refresh_steps=1)
-        if self.update == "joint" and steps != 1:
-            raise ValueError(
-                f"refresh_steps={steps} needs update='independent': joint updates "
-                "have no stale copies"
+                f"refresh_steps={self.refresh_steps} needs update='independent': joint "
+                "updates have no stale copies"
             )
         if self.update == "independent" and self.divergence == "joint_cross_entropy":
             raise ValueError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import ensembles, losses
 from churn_jax.lazy import jnp
@@ -47,22 +45,13 @@ class ELODI(Method):
     alpha: float = share(0.8)
     mix: float = coefficient(0.5, "from 0 to 1")
     margin: float = coefficient(0.0, "at least 0")
-    top_k: int = static(10)
-    order: float = static(2.0)
+    top_k: int = static(10, of=0)
+    order: float = static(2.0, of=1)
     rank_by: str = static("teacher", of=("teacher", "student"))
     form: str = static("paper", of=("paper", "release"))
 
     needs_teacher = True
     old_models = "allowed"
-
-    def __post_init__(self):
-        """Checks structure."""
-        super().__post_init__()
-        if self.top_k < 0 or not 1 <= self.order < math.inf:
-            raise ValueError(
-                "top_k must be at least 0 and order at least 1 and finite; got "
-                f"{self.top_k} and {self.order}"
-            )
 
     def loss(self, apply, variables, batch, *, teacher, step, key):
         """Cross-entropy mixed with the differences from ensemble and old models."""
@@ -72,7 +61,6 @@ class ELODI(Method):
         logits, labels, model_state = forward(apply, variables, batch)
 
         def difference(target):
-            target = jnp.broadcast_to(target, logits.shape)
             # Classes that the student does not have are ignored.
             target = jnp.where(known_classes(logits), target, UNKNOWN_LOGIT)
             return batch.total(self._difference(logits, target, labels))

@@ -12,13 +12,14 @@ from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax import losses
 from churn_jax.lazy import Lazy, jax, jnp
 from churn_jax.methods.base import Method, Passes
-from churn_jax.methods.batch import Batch, LossOutput, Teacher, forward, with_state
+from churn_jax.methods.batch import LossOutput, forward, teacher_logits, with_state
 from churn_jax.methods.fields import coefficient, pytree, share, static
 from churn_jax.setting_checks import check_none
 
 if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
+    from churn_jax.methods.batch import Batch, Teacher
     from churn_jax.typing import Array, Logits
 
 perturbations = Lazy("churn_jax.perturbations")
@@ -95,7 +96,7 @@ class Perturbing(Method):
             raise ValueError(f"{type(self).__name__} needs a teacher; none was given")
         temperature = self.annealed(step)
         clean, labels, state = forward(apply, variables, batch)
-        students, images = clean, batch.hide(batch.images, axis=0)
+        students = clean
         if self.perturbation != "none":
             frozen = jax.lax.stop_gradient(variables)
             images = self.perturbed(
@@ -105,11 +106,10 @@ class Perturbing(Method):
                 temperature=temperature,
                 key=key,
             )
-            moved = dataclasses.replace(batch, images=images)
-            students, _, state = forward(apply, with_state(variables, state), moved)
-        # No gradient flows into the teachers (Hinton et al., 2015).
-        taught = jax.lax.stop_gradient(batch.hide(teacher(images), axis=-2))
-        taught = taught[: self._own_teachers(taught.shape[0])]
+            batch = dataclasses.replace(batch, images=images)
+            students, _, state = forward(apply, with_state(variables, state), batch)
+        taught = teacher_logits(teacher, batch)
+        taught = taught[: self._own_teachers(len(taught))]
         # Classes that the students do not have are ignored.
         taught = jnp.where(known_classes(students[:1]), taught, UNKNOWN_LOGIT)
         cross_entropy = self.reduced(batch, losses.cross_entropy(clean, labels))

@@ -23,16 +23,11 @@ Predict = Callable[[Array], Logits]
 
 
 class Directions(NamedTuple):
-    """Where to step, and how sure the network is there.
+    """Where to step, and how sure the network is there."""
 
-    Attributes:
-        directions: `[B, ...]` float32, of unit norm per example; zeros where the
-            gradient is.
-        confidence: `[B]` float32, the largest tempered probability.
-    """
-
+    # `[B, ...]` float32, of unit norm per example; zeros where the gradient is
     directions: Array
-    confidence: PerExample
+    confidence: PerExample  # `[B]` float32, the largest tempered probability
 
 
 def unit_directions(gradients: Array) -> Array:
@@ -264,12 +259,8 @@ def conf_ods(
     """
     found = ods_directions(predict, images, keys, temperature=temperature)
     confidence = found.confidence.reshape(-1, *(1,) * (images.ndim - 1))
-    return step(
-        images,
-        found.directions * confidence,
-        step_size=step_size,
-        pixel_range=pixel_range,
-    )
+    directions = found.directions * confidence
+    return step(images, directions, step_size=step_size, pixel_range=pixel_range)
 
 
 def all_teacher_direction(

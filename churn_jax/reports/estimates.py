@@ -36,21 +36,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A mean with its spread; NaN where there are too few runs for it.
+    """A mean with its spread; NaN where there are too few runs for it."""
 
-    Attributes:
-        mean: over runs, or over all unordered pairs of runs; or the number of the set
-            of all runs.
-        std: standard deviation over those runs (dividing by `R - 1`) or those pairs
-            (dividing by their number, as `summarize_pairs` does).
-        stderr: standard error of `mean`: `std / sqrt(R)` over runs, the
-            leave-one-run-out jackknife over pairs and of sets.
-        at_least: whether `mean` is only a lower bound.
-    """
-
+    # over runs, or over all unordered pairs of runs; or the number of the set of all
+    # runs
     mean: float
+    # standard deviation over those runs (dividing by `R - 1`) or those pairs (dividing
+    # by their number, as `summarize_pairs` does)
     std: float
+    # standard error of `mean`: `std / sqrt(R)` over runs, the leave-one-run-out
+    # jackknife over pairs and of sets
     stderr: float
+    # whether `mean` is only a lower bound
     at_least: bool = dataclasses.field(default=False, repr=False)
 
 

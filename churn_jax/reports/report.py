@@ -140,36 +140,30 @@ class Missing:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A study's finished methods, in the order of the study.
+    """A study's finished methods, in the order of the study."""
 
-    Attributes:
-        study: what was run.
-        rows: the methods with usable predictions.
-        missing: the others.
-        ids: `[N]` of the examples all rows were evaluated on.
-        labels: `[N]` their class ids.
-        files: what `write` wrote: name (`"table.md"`) to path.
-        reference: the curve that gives deep-ensemble equivalents; None where the study
-            does not ask for it or has none.
-        unreadable: sentences about files next to the predictions that cannot be used,
-            and whether the file is damaged.
-        updates: rows that replace others, with what effect; None in studies without.
-        sweep: what was chosen on the validation split; None for a study.
-        held_out: report of a click study on the held-out examples; None otherwise.
-    """
-
-    study: Study
-    rows: tuple[Row, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    study: Study  # what was run
+    rows: tuple[Row, ...] = ()  # the methods with usable predictions
+    missing: tuple[Missing, ...] = ()  # the others
+    # `[N]` of the examples all rows were evaluated on
     ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    # `[N]` their class ids
     labels: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros(0, np.int64)
     )
+    # what `write` wrote: name (`"table.md"`) to path
     files: dict = dataclasses.field(default_factory=dict)
+    # the curve that gives deep-ensemble equivalents; None where the study does not ask
+    # for it or has none
     reference: ReferenceCurve | None = None
+    # sentences about files next to the predictions that cannot be used, and whether the
+    # file is damaged
     unreadable: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    # rows that replace others, with what effect; None in studies without
     updates: Updates | None = None
+    # what was chosen on the validation split; None for a study
     sweep: Sweep | None = None
+    # report of a click study on the held-out examples; None otherwise
     held_out: Report | None = None
 
     @property

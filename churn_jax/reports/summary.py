@@ -64,33 +64,22 @@ class MethodSummary:
     they know. Churn on right and on wrong examples, and NFR, are means over both
     directions of a pair. Prediction differences are of the set of all runs; their
     `stderr` is the jackknife's and `std = stderr * sqrt(R)`.
-
-    Attributes:
-        runs: indices of the runs counted.
-        stopped: indices of the runs left out because they did not finish.
-        examples: `N`.
-        num_classes: `C`.
-        estimates: the attributes that were measured, by name.
-        run_values: run-level names to `[R]`.
-        pair_values: pair-level names to `[R, R]`, symmetric.
-        set_values: set-level names to `[R]`, the number without run r; NaN with fewer
-            than three runs.
-        classes: `[R, N]` predicted class per run.
-        ambiguity: `[N]` share of pairs of runs that differ on the example; NaN with one
-            run.
-        known: `[C]` the classes that some run knows, as `known_classes` says it.
     """
 
-    runs: tuple[int, ...]
-    stopped: tuple[int, ...]
-    examples: int
-    num_classes: int
-    estimates: Mapping[str, Estimate]
-    run_values: Mapping[str, np.ndarray]
-    pair_values: Mapping[str, np.ndarray]
+    runs: tuple[int, ...]  # indices of the runs counted
+    stopped: tuple[int, ...]  # indices of the runs left out because they did not finish
+    examples: int  # `N`
+    num_classes: int  # `C`
+    estimates: Mapping[str, Estimate]  # the attributes that were measured, by name
+    run_values: Mapping[str, np.ndarray]  # run-level names to `[R]`
+    pair_values: Mapping[str, np.ndarray]  # pair-level names to `[R, R]`, symmetric
+    # set-level names to `[R]`, the number without run r; NaN with fewer than three
+    # runs
     set_values: Mapping[str, np.ndarray]
-    classes: np.ndarray
+    classes: np.ndarray  # `[R, N]` predicted class per run
+    # `[N]` share of pairs of runs that differ on the example; NaN with one run
     ambiguity: np.ndarray
+    # `[C]` the classes that some run knows, as `known_classes` says it
     known: np.ndarray
 
     def __getattr__(self, name: str) -> Estimate:

@@ -32,18 +32,14 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the preset's value, where none are
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """One coefficient of one method and the values it takes.
+    """One coefficient of one method and the values it takes."""
 
-    Attributes:
-        method: name of a row of the study.
-        field: a coefficient of its method (`beta`, `beta_ramp.steps`), or
-            `optimizer.learning_rate` or `optimizer.weight_decay`.
-        values: finite, at least 0 and distinct; empty for 1/4 to 4 times the preset's
-            value (for a share, those below 1 and the preset's own).
-    """
-
-    method: str
+    method: str  # name of a row of the study
+    # a coefficient of its method (`beta`, `beta_ramp.steps`), or
+    # `optimizer.learning_rate` or `optimizer.weight_decay`
     field: str
+    # finite, at least 0 and distinct; empty for 1/4 to 4 times the preset's value (for
+    # a share, those below 1 and the preset's own)
     values: tuple[float, ...] = ()
 
     def __post_init__(self):
@@ -285,19 +281,12 @@ def together(
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Rows of a study that are trained as replicas of one program.
+    """Rows of a study that are trained as replicas of one program."""
 
-    Attributes:
-        name: name of the row, or of the folder of several.
-        rows: the rows, whose replicas follow each other.
-        replicas: number of replicas of each row.
-        work: epochs of single networks that each replica takes, for the progress.
-    """
-
-    name: str
-    rows: tuple[MethodSpec, ...]
-    replicas: int
-    work: int
+    name: str  # name of the row, or of the folder of several
+    rows: tuple[MethodSpec, ...]  # the rows, whose replicas follow each other
+    replicas: int  # number of replicas of each row
+    work: int  # epochs of single networks that each replica takes, for the progress
 
     @property
     def label(self) -> str:

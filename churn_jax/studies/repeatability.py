@@ -62,17 +62,12 @@ def checksum(tree: PyTree) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """The training of one launch: one run of one row of a study, every seed fixed.
+    """The training of one launch: one run of one row of a study, every seed fixed."""
 
-    Attributes:
-        config: the study.
-        row: name of the row; empty is the study's baseline.
-        updates: number of updates. A run longer than the study's own stretches its
-            schedule, so that the learning rate does not end at zero early.
-    """
-
-    config: StudyConfig
-    row: str = ""
+    config: StudyConfig  # the study
+    row: str = ""  # name of the row; empty is the study's baseline
+    # number of updates. A run longer than the study's own stretches its schedule, so
+    # that the learning rate does not end at zero early.
     updates: int = 100
 
     def __post_init__(self):
@@ -170,26 +165,19 @@ def record(launch: Launch) -> Recording:
 
 @dataclasses.dataclass(frozen=True)
 class Repetition:
-    """How the launches of one run differ.
+    """How the launches of one run differ."""
 
-    Attributes:
-        first_difference: the first update after which the weights of two launches
-            differ (0: they began differently), or None.
-        digests: sha256 of each launch's final weights.
-        distance: the largest `||w_a - w_b||_2 / ||w_a||_2` of two launches' final
-            weights; 0.0 only where all bits agree but for the sign of zeros.
-        churn: over all pairs, on the test split.
-        surrogate_churn: the same with alpha = 1.
-        accuracy: accuracy of each launch.
-        updates_per_second: rate of each launch after compilation; None if unknown.
-    """
-
+    # the first update after which the weights of two launches differ (0: they began
+    # differently), or None
     first_difference: int | None
-    digests: tuple[str, ...]
+    digests: tuple[str, ...]  # sha256 of each launch's final weights
+    # the largest `||w_a - w_b||_2 / ||w_a||_2` of two launches' final weights; 0.0 only
+    # where all bits agree but for the sign of zeros
     distance: float
-    churn: PairSummary
-    surrogate_churn: PairSummary
-    accuracy: tuple[float, ...]
+    churn: PairSummary  # over all pairs, on the test split
+    surrogate_churn: PairSummary  # the same with alpha = 1
+    accuracy: tuple[float, ...]  # accuracy of each launch
+    # rate of each launch after compilation; None if unknown
     updates_per_second: tuple[float | None, ...]
 
     @property

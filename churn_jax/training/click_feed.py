@@ -28,18 +28,15 @@ class ClickScores:
     """Scores of R replicas for every example, the log-odds of a click.
 
     Scores of a replica that stopped say nothing from there on.
-
-    Attributes:
-        stream: scores `[R, N]` of the examples `first` to the end, each given before
-            it was learned.
-        first: how many examples at the beginning are the warm start, which is common
-            to all replicas and does not count.
-        held_out: scores `[R, M]` of the held-out examples at the end.
     """
 
+    # scores `[R, N]` of the examples `first` to the end, each given before it was
+    # learned
     stream: np.ndarray
+    # how many examples at the beginning are the warm start, which is common to all
+    # replicas and does not count
     first: int
-    held_out: np.ndarray
+    held_out: np.ndarray  # scores `[R, M]` of the held-out examples at the end
 
 
 @jax.jit

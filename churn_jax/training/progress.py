@@ -26,21 +26,13 @@ COMPILING = "compiling"
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """How far a training is: what the devices have done, not what they were given.
+    """How far a training is: what the devices have done, not what they were given."""
 
-    Attributes:
-        name: name of the run.
-        doing: what happens now, such as `COMPILING` or "saving".
-        done: updates, or whatever `unit` says.
-        total: how many there will be, or None if that is not known.
-        unit: unit of what is counted.
-    """
-
-    name: str
-    doing: str
-    done: int
-    total: int | None = None
-    unit: str = "updates"
+    name: str  # name of the run
+    doing: str  # what happens now, such as `COMPILING` or "saving"
+    done: int  # updates, or whatever `unit` says
+    total: int | None = None  # how many there will be, or None if that is not known
+    unit: str = "updates"  # unit of what is counted
 
 
 def line_interval(seconds: float) -> float:

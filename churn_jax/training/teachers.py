@@ -24,32 +24,27 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Teachers:
-    """Models that a row learns from: a teacher or its cached logits, old ones, or both.
+    """What a row learns from: a teacher or its cached logits, old models, or both."""
 
-    Attributes:
-        teacher: a trained method whose members teach; None with old models only.
-        old: deployed models of one network each, in the order of their versions.
-        members: number of members that teach, counted from the first; 0 for all.
-        groups: networks in place of the teacher's, such as ones that compute in
-            bfloat16; empty for the teacher's own.
-        temperatures: divisors `[R, T]` of the members' logits; None for 1. Unused with
-            `cached`.
-        cached: `[R, 1, N, C]` logits of the members' average on the N training examples
-            (offline); the teacher is then not run and need not be given. None to run it
-            in every update.
-        targets: what temperatures and cached logits are, for `identity`, where the
-            teacher decides their values; empty identifies them by the values.
-        repeats: how often the R replicas are repeated, one set after another: every
-            point of a sweep has the same teachers.
-    """
-
+    # a trained method whose members teach; None with old models only
     teacher: "Trained | None" = None
+    # deployed models of one network each, in the order of their versions
     old: "tuple[Trained, ...]" = ()
-    members: int = 0
+    members: int = 0  # number of members that teach, counted from the first; 0 for all
+    # networks in place of the teacher's, such as ones that compute in bfloat16; empty
+    # for the teacher's own
     groups: tuple[Group, ...] = ()
+    # divisors `[R, T]` of the members' logits; None for 1. Unused with `cached`.
     temperatures: np.ndarray | None = None
+    # `[R, 1, N, C]` logits of the members' average on the N training examples
+    # (offline); the teacher is then not run and need not be given. None to run it in
+    # every update.
     cached: np.ndarray | None = None
+    # what temperatures and cached logits are, for `identity`, where the teacher decides
+    # their values; empty identifies them by the values
     targets: str = ""
+    # how often the R replicas are repeated, one set after another: every point of a
+    # sweep has the same teachers
     repeats: int = 1
 
     def __post_init__(self):
