@@ -241,7 +241,7 @@ Four trainings each of two scikit-learn models were compared on 897 digits.
 Next, compare the predictions of your own two models, with a limit that must hold:
   {program} old.csv new.csv --max-nfr 1% --html report.html
 {program} -h lists the files and columns that are read."""
-_OUTPUT = ("html", "json", "junit", "markdown", "full", "out")
+_FILES_OUT = ("html", "json", "markdown", "junit", "out")
 _LIMITED = ("max_", "min_")  # names of limits begin so
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # path of a file, set by GitHub's runners
 
@@ -345,9 +345,7 @@ def _shown_and_saved(
     # is the last one, since a reader such as `head` may close the pipe.
     with contextlib.ExitStack() as steps:
         steps.callback(show)
-        for name in filter(
-            given.get, ("github", "out", "junit", "markdown", "json", "html")
-        ):
+        for name in filter(given.get, ("github", *_FILES_OUT[::-1])):
             steps.callback(write, name)
     if written:
         print(f"\nWritten: {printable(', '.join(map(str, written)))}")
@@ -394,7 +392,9 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         name: value
         for name, value in given.items()
-        if value is not None and name not in _OUTPUT and name[:4] not in _LIMITED
+        if value is not None
+        and name not in (*_FILES_OUT, "full")
+        and name[:4] not in _LIMITED
     }
     return found | (_gates(given) if "gates" in given else {})
 
@@ -449,14 +449,12 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
     taken = {os.path.realpath(path): "what is read" for path in read}
     if given.get("github") and not os.environ.get(_SUMMARY):
         raise ValueError(f"--github needs ${_SUMMARY}, which GitHub's runners set")
-    outputs = [(n, given.get(n)) for n in ("html", "json", "markdown", "junit", "out")]
+    outputs = [(name, given[name]) for name in _FILES_OUT if given.get(name)]
     if queue := "blind" in given:  # a table, which also replaces its key
         from churn_compare.labelling import key_of
 
         outputs.append(("out", key_of(given["out"])))
     for name, path in outputs:
-        if path is None:
-            continue
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not an ordinary file"
             raise ValueError(f"--{name}: {path} is {what}; name a file")

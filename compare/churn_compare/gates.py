@@ -27,14 +27,7 @@ CLASSES = "class"
 
 EXCESS = "excess_churn"  # `Noise.excess`
 OF_CHANGED = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
-OF_RUNS = (
-    "within_old",
-    "within_new",
-    EXCESS,
-    "expected_nfr",
-    "excess_nfr",
-    "excess_pfr",
-)
+OF_RUNS = tuple(n for n in QUANTITIES if n.startswith(("within", "excess", "expected")))
 
 # Quantities that classes and slices have.
 GROUP_QUANTITIES = (
@@ -101,7 +94,7 @@ class Gate:
         known = GROUP_QUANTITIES if self.grouping else (*QUANTITIES, EQUIVALENT)
         if self.quantity not in known:
             where = " of classes and slices" if self.grouping else ""
-            hint = _hint(self.quantity, known)
+            hint = closest(self.quantity, known) or f"known are {', '.join(known)}"
             raise GateError(f"no quantity {self.quantity!r}{where} for a gate; {hint}")
         limit = f"the limit of {self.quantity}"
         if isinstance(self.limit, np.integer | np.floating):
@@ -225,10 +218,6 @@ def _no_such(name: str, known: Sequence[str], what: str) -> str:
 def closest(name: str, known: Iterable[str]) -> str:
     """Suggests the most similar of the `known` names; "" if none is similar."""
     return did_you_mean(name, list(known), count=1, cutoff=0.6).removeprefix("; ")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    return closest(name, known) or f"known are {', '.join(known)}"
 
 
 def limit_text(limit: float, unit: Unit) -> str:
@@ -452,16 +441,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise GateError(f"{path}: not a TOML file, {error}") from None
 
 
-def _check_keys(given: Mapping[str, Any], known: Sequence[str]) -> None:
+def check_keys(given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuses keys of a table that are not known."""
     for key in given:
         if key not in known:
-            raise GateError(f"unknown key {key!r}; {_hint(key, known)}")
+            hint = closest(key, known) or f"keys are {', '.join(known)}"
+            raise GateError(f"unknown key {key!r}; {hint}")
 
 
 def _waiver(given: Any) -> Waiver:
     if not isinstance(given, Mapping):
         raise GateError(f"it must be a table with {', '.join(_WAIVER)}")
-    _check_keys(given, _WAIVER)
+    check_keys(given, _WAIVER)
     if lacking := [key for key in _WAIVER if not str(given.get(key, "")).strip()]:
         raise GateError(f"a waiver needs {' and '.join(lacking)}")
     try:
@@ -529,7 +520,7 @@ def _gate(
 ) -> Gate:
     if isinstance(limit, Mapping):
         settings = _settings(limit, settings)
-        _check_keys(limit, ("limit", *_SETTINGS))
+        check_keys(limit, ("limit", *_SETTINGS))
         if "limit" not in limit:
             raise GateError("a gate needs a limit")
         limit = limit["limit"]

@@ -20,7 +20,7 @@ from churn_compare.gates import (
     WAIVE,
     Gate,
     GateError,
-    closest,
+    check_keys,
     errors_in,
     gates_of,
     read_toml,
@@ -122,10 +122,8 @@ def read_suite(path: str | os.PathLike) -> Suite:
 def _rules(table: Any, start: Rules) -> Rules:
     if not isinstance(table, Mapping):
         raise GateError("a benchmark is a table")
+    check_keys(table, _KEYS)
     for key, value in table.items():
-        if key not in _KEYS:
-            hint = closest(key, _KEYS) or f"keys are {', '.join(_KEYS)}"
-            raise GateError(f"unknown key {key!r}; {hint}")
         if not isinstance(value, _KEYS[key]):
             what: dict[type, str] = {dict: "table, such as {max-nfr = 0.01}"}
             name = what.get(_KEYS[key], _KEYS[key].__name__)

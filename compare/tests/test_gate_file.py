@@ -76,7 +76,7 @@ def test_a_file_says_what_it_says(tmp_path):
         ("max-nfr = {on = 'bound'}", "max-nfr: a gate needs a limit"),
         ("[slices]\nmax-nfr = {on = 'bound'}", "slices.max-nfr: a gate needs a limit"),
         ("max-nfr = {limit = 0.1, of = 1}", "max-nfr: unknown key 'of'"),
-        ("max-nfr = {limit = 0.1, om = 'bound'}", "unknown key 'om'; known are limit"),
+        ("max-nfr = {limit = 0.1, om = 'bound'}", "unknown key 'om'; keys are limit"),
         ("on = 'top'\nmax-nfr = 0.1", 'on must be "estimate" or "bound" or'),
         ("min-examples = 0\nmax-nfr = 0.1", "min-examples must be a count"),
         ("[slice]\nmax-nfr = 0.1", "unknown table 'slice'; did you mean slices?"),

@@ -162,18 +162,10 @@ def drawing(width: float, height: float):
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
-    style = {
-        "font.size": 10,
-        "font.family": "sans-serif",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": False,
-        "legend.frameon": False,
-        "legend.fontsize": 9,
-        "svg.fonttype": "none",
-        "text.usetex": False,
-        "hatch.linewidth": 0.6,
-    }
+    style = {"font.size": 10, "font.family": "sans-serif", "legend.fontsize": 9}
+    style |= {"svg.fonttype": "none", "hatch.linewidth": 0.6}
+    without = ("axes.spines.top", "axes.spines.right", "axes.grid", "legend.frameon")
+    style |= dict.fromkeys((*without, "text.usetex"), False)
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color")
     style |= dict.fromkeys((*ink, "ytick.color"), INK)
 
