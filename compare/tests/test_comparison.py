@@ -50,7 +50,7 @@ def test_runs_that_go_together_are_compared_one_by_one():
     old, new, labels = runs_of_two_versions(0.3)
     result = compare(old, new, labels=labels, **FEW)
     each = [compare(a, b, labels=labels, **FEW) for a, b in zip(old, new)]
-    assert result.paired and result.run_pairs == result.run_pairs == 3
+    assert result.paired and result.run_pairs == 3
     for name in ("churn", "kappa", "negative_flip_rate", "accuracy_new", "nll_change"):
         mean = np.mean([one[name].value for one in each])
         assert result[name].value == pytest.approx(mean), name

@@ -110,19 +110,14 @@ def versions(rng, trials, examples, runs, shift=0.0, difference=0.0):
     return class_scan(*sides), np.zeros(N, np.int32), trial
 
 
-def truth(shift):
-    """Churn of two runs of `versions`; half of it is negative flips."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    right = special.ndtr((4.0 + 3 * nodes) / np.hypot(1, shift))
-    return float(2 * (weights / weights.sum()) @ (right * (1 - right)))
-
-
 def test_intervals_of_several_runs_hold_the_truth():
     trials = 600  # the standard error of a coverage is 0.9 %
     rng = np.random.default_rng(1)
     scanned, labels, trial = versions(rng, trials, 300, (2, 2), 0.1)
     found, _ = groups_of(scanned, labels, trial, trials)
-    churn = truth(0.1)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    right = special.ndtr((4.0 + 3 * nodes) / np.hypot(1, 0.1))
+    churn = 2 * (weights / weights.sum()) @ (right * (1 - right))
     for interval, value in (
         (found["churn"], churn),
         (found["negative_flip_rate"], churn / 2),

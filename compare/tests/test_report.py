@@ -241,18 +241,13 @@ def test_a_terminal_gets_colours_and_a_file_none(whole):
     assert re.sub(r"\x1b\[[\d;]*m", "", printed[True]) == printed[False]
 
 
-def _markdown_tables(text):
-    """Cells of consecutive lines that begin with a pipe."""
-    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
-    split = r"(?<!\\)\|"  # pipes that are not escaped
-    return [[re.split(split, line)[1:-1] for line in b.splitlines()] for b in blocks]
-
-
 @pytest.mark.parametrize("labelled", [True, False])
 def test_markdown_has_gates_then_sentences_then_every_number(labelled):
     result = result_of(runs=2, labelled=labelled)
     text = result.markdown()
-    tables = _markdown_tables(text)
+    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    split = r"(?<!\\)\|"  # pipes that are not escaped
+    tables = [[re.split(split, x)[1:-1] for x in b.splitlines()] for b in blocks]
     groupings = len(result.groupings)  # a table each
     assert groupings and len(tables) == groupings + (3 if labelled else 1)
     for head, line, *rows in tables:

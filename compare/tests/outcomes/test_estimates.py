@@ -12,20 +12,14 @@ from churn_compare.outcomes import compare_outcomes
 from tests.cases import class_scan, estimate, intervals, p_of
 
 
-def scores(examples=60, runs=(1, 1), seed=0):
-    rng = np.random.default_rng(seed)
-    base = rng.normal(size=examples)
-    old, new = (base + 0.3 * rng.normal(size=(r, examples)) for r in runs)
-    return Measure("s", "score", old, new + 0.1)
-
-
-def test_a_change_of_scores_is_the_paired_t_test():
-    measure = scores()
-    found = estimate(measure)
-    test = stats.ttest_rel(measure.new[0], measure.old[0])
+def test_a_change_of_scores_is_the_paired_t_test(rng):
+    base = rng.normal(size=60)
+    old, new = base + 0.3 * rng.normal(size=(2, 60))
+    test = stats.ttest_rel(new, old)
+    found = estimate(Measure("s", "score", old[None], new[None]))
     ends = test.confidence_interval(0.95)
     change = found.quantities["score_change"]
-    assert change.value == pytest.approx(np.mean(measure.new - measure.old))
+    assert change.value == pytest.approx(np.mean(new - old))
     assert (change.low, change.high) == pytest.approx((ends.low, ends.high))
     assert found.p == pytest.approx(test.pvalue)
     narrow = test.confidence_interval(0.9)

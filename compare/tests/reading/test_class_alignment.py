@@ -161,14 +161,17 @@ def test_classes_that_look_alike_are_refused_unless_confirmed(other):
 
 def test_composed_and_decomposed_letters_are_equal():
     one, two = "café", "cafe\u0301"
-    side = classes_of("a", [one, two, "tea"], labels=[two, two, "tea"])
+    names, ids = [one, two, "tea"], [f"{two}{i}" for i in range(3)]
+    side = classes_of("a", names, labels=names, ids=[f"{one}{i}" for i in range(3)])
     assert side.class_names == (one, "tea")
-    scores = {f"prob_{n}": np.full(3, 0.5) for n in ("tea", two)}
-    pair = join(side, read_side(scores, "b"), class_map={two: one, "tea": "tea"})
+    scores = {f"prob_{n}": np.full(3, 0.5) for n in ("tea", two)} | {"id": ids}
+    given = {"class_map": {two: one, "tea": "tea"}, "labels": dict(zip(ids, names))}
+    pair = join(side, read_side(scores, "b"), **given)
     assert pair.class_names == ("tea", one)
     assert pair.labels.tolist() == [1, 1, 0]
     scores = {f"prob_{n}": np.full(3, 0.5) for n in (one, two)}
     fails("class names must differ", read_side, scores)
+    fails("ids must be unique; 1 of 2", classes_of, "a", [1, 2], ids=[one, two])
 
 
 def test_space_around_names_and_ids_does_not_count():

@@ -19,11 +19,12 @@ from tests.cases import fails, jsonl
 ROWS = "id,label,prediction\n" + "".join(f"e{i},a,a\n" for i in range(30))
 
 
-def compare(folder, name, content, *words):
-    """Exit code of comparing a file with itself."""
+def refused(folder, name, content, message):
+    """Asserts that a file is refused in a sentence with its name and this message."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return main([str(path), str(path), "--confirm", "same-file", *words])
+    said = f"^(?=.*/{name}: )(?=.*{re.escape(message)}).{{,600}}$"
+    fails(said, label_queue, path, path, confirm=["same-file"])
 
 
 def test_pickles_are_never_read(tmp_path):
@@ -55,12 +56,11 @@ def test_what_unpacks_to_more_than_the_memory_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("column", ["id", "label", "prediction"])
-def test_very_long_names_are_refused(tmp_path, capsys, column):
+def test_very_long_names_are_refused(tmp_path, column):
     rows = [{"id": f"e{i}", "label": "a", "prediction": "a"} for i in range(30)]
     rows[3][column] = "<b>" * 100_000
-    assert compare(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows))) == 2
-    said = capsys.readouterr().err
-    assert "at most 10,000 characters; one has 300,000" in said and len(said) < 600
+    said = "at most 10,000 characters; one has 300,000"
+    refused(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), said)
 
 
 def archive(*samples, changed=()):
@@ -108,17 +108,13 @@ DEEP = "[" * 100_000 + "]" * 100_000
     ],
 )
 def test_files_that_lie_are_refused_in_a_sentence(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    said = f"^(?=.*/{name}: )(?=.*{re.escape(message)}).{{,600}}$"
-    fails(said, label_queue, path, path, confirm=["same-file"])
+    refused(tmp_path, name, content, message)
 
 
-def test_a_sample_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, capsys):
+def test_a_sample_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(array_files, "_free_memory", lambda: 1_000_000)
     bomb = json.dumps(SAMPLE | {"input": "0" * 1_000_000})
-    assert compare(tmp_path, "a.eval", archive(bomb)) == 2
-    assert "more than half of the" in capsys.readouterr().err
+    refused(tmp_path, "a.eval", archive(bomb), "more than half of the")
 
 
 def test_answers_are_shown_without_harm(tmp_path, capsys):

@@ -158,16 +158,6 @@ def test_missing_ids_are_counted_and_may_be_left_out():
     refused("must be one of error, intersect", old, new, on_missing="ignore")
 
 
-def test_ids_in_composed_and_decomposed_letters_are_equal():
-    composed, decomposed = (["\xe91", "\xe92"], ["e\u03012", "e\u03011"])
-    old = classes_of("old", [1, 2], ids=composed)
-    new = classes_of("new", [2, 1], ids=decomposed)
-    pair = join(old, new, labels=dict(zip(decomposed, [2, 1])))
-    assert old_and_new(pair) == [["1", "2"]] * 2
-    equal = {"ids": [composed[0], decomposed[1]]}
-    fails("ids must be unique; 1 of 2", classes_of, "old", [1, 2], **equal)
-
-
 def test_sides_must_match_without_ids():
     labelled = read_side({**SHARES, "label": np.arange(N) % 2})
     note = join(labelled, labelled).notes[0]
