@@ -42,10 +42,7 @@ def _header(shape, descr="'<f4'"):
 FORGED = {
     "negative": (_npy(_header("(-4,)"), bytes(16)), "the file is truncated or damaged"),
     "two negative": (_npy(_header("(-2, -2)"), bytes(16)), "truncated or damaged"),
-    "no literal": (
-        _npy(_header("(10**0 and 4, )")),
-        "the header of the array is damaged",
-    ),
+    "no literal": (_npy(_header("(10**0 and 4, )")), "header of the array is damaged"),
     "overflow": (_npy(_header(f"({2**62}, 4)"), bytes(16)), "needs 73,786,976,294,838"),
     "huge and empty": (_npy(_header(f"(0, {2**70})")), "."),
     "no bytes": (_npy(_header(f"({10**12},)", "'<U0'")), "needs 0 bytes and 0 are"),
@@ -93,9 +90,7 @@ def test_every_array_is_read_as_numpy_reads_it(savez, order, rng, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["small.npz", "a.npz", "a"])
-def test_a_flipped_bit_is_found_in_arrays_that_are_mapped(
-    form, rng, tmp_path, monkeypatch
-):
+def test_a_flipped_bit_of_a_mapped_array_is_found(form, rng, tmp_path, monkeypatch):
     """Before any number of it is given out, and before what else may be wrong."""
     logits, path = rng.normal(size=(1, 2000, 5)).astype(np.float32), tmp_path / form
     if form == "a":

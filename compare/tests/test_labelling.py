@@ -109,9 +109,8 @@ def test_a_part_holds_the_numbers_of_all_and_of_every_slice():
         rows = known(queue.rows, labels, 30)
         options = {"labels": rows, "by": wanted, "resamples": 100}
         found = compare(old, new, **options)
-        parts = [
-            (group, old["half"] == group.name) for group in found.groupings["half"]
-        ]
+        halves = found.groupings["half"]
+        parts = [(half, old["half"] == half.name) for half in halves]
         parts.append((found, np.ones(N, bool)))
         for of, inside in parts:
             truth, these = flips_of(labels, old, new, inside), of.sampled.these

@@ -147,9 +147,7 @@ def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(who
     assert "currentColor" in drawn and len(drawn) < 600_000
 
 
-def test_a_page_without_matplotlib_has_tables_in_the_place_of_figures(
-    whole, monkeypatch
-):
+def test_a_page_without_matplotlib_has_tables_for_figures(whole, monkeypatch):
     monkeypatch.setattr(report, "has_matplotlib", lambda: False)
     page = html_page(whole.document())
     assert "<svg" not in page
@@ -321,11 +319,8 @@ def test_every_gate_is_a_test_case():
     assert [first.get(n) for n in counts] == ["3", "1", "0", "1", "old -> new", "0"]
     cases = first.findall("testcase")
     assert [case.get("name") for case in cases] == ["a < b", "b & c", "d"]
-    assert [[child.tag for child in case] for case in cases] == [
-        [],
-        ["failure"],
-        ["skipped"],
-    ]
+    tags = [[child.tag for child in case] for case in cases]
+    assert tags == [[], ["failure"], ["skipped"]]
     assert cases[1][0].get("message") == cases[1][0].text == 'FAIL  b & c: "x" [2J ]]>'
     assert second.find("testcase").get("name") == "compared, without conditions"
     for suite in (first, second):  # in the order of the Ant task's schema

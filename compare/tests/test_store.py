@@ -408,9 +408,7 @@ def test_shards_in_place_of_a_file_are_what_the_file_would_be(rng, tmp_path, sha
     assert_same(load_predictions(path), other)
 
 
-def test_many_logits_stay_on_the_disk_and_are_read_in_the_splits_order(
-    rng, tmp_path, monkeypatch
-):
+def test_many_logits_on_disk_are_in_the_splits_order(rng, tmp_path, monkeypatch):
     expected = Predictions(*_drawn(rng), {"a": 1})
     write_shared(tmp_path / "p", expected)
     monkeypatch.setattr(store, "WHOLE_BYTES", 4 * R * N * C)

@@ -64,9 +64,8 @@ def test_the_test_has_one_name(runs, fields, test):
     found = result_of(runs, **fields)
     assert f"{test} p = 0.0031)." in sentences(found)[2]
     assert f"p ({test} test)" in [term.name for term in terms([found])]
-    versions = types.SimpleNamespace(
-        steps=[found], whole=found, labelled=True, level=0.95
-    )
+    facts = {"whole": found, "labelled": True, "level": 0.95}
+    versions = types.SimpleNamespace(steps=[found], **facts)
     assert f"p: {test} test of" in step_table(versions, [""]).caption
 
 

@@ -367,9 +367,7 @@ def test_sentences_say_whether_flips_accumulate_or_cancel(result):
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_updates_that_are_compared_run_by_run_are_so_in_every_number(
-    tmp_path, rng, fresh
-):
+def test_updates_that_are_run_by_run_are_so_in_every_number(tmp_path, rng, fresh):
     """Each version changes runs of the one before; the last may be trained anew."""
     labels, versions = rng.integers(0, 9, 900), [rng.integers(0, 9, (3, 900))]
     for _ in range(3):

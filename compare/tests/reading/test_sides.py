@@ -256,6 +256,9 @@ prediction=P p_5=SURE p_name=THREE | prediction; left out: \
 p_5 (not probabilities of the classes), p_name (not probabilities of the classes)
 prediction=THREE p_a=HALF p_b=HALF | decision (column prediction), \
 probabilities of 2 classes
+logit_0=P logit_1=Y p_0=HALF p_1=HALF | logits of 2 classes; left out: p_0, p_1
+logit_0=P logit_1=Y p_0=HALF p_1=HALF --kind=probabilities | \
+probabilities of 2 classes; left out: logit_0, logit_1
 prediction=P probability=SURE | prediction; left out: \
 probability (one number per example)
 prediction=P prob_1=SURE | prediction; left out: prob_1 (scores of one class)
@@ -354,17 +357,6 @@ def test_decisions_are_numbers_of_the_classes_with_scores():
 def _tables(folder, columns):
     """The same table as it is read from CSV and from Parquet."""
     return _write(folder / "p.csv", columns), _write(folder / "p.parquet", columns)
-
-
-def test_classes_and_scores_in_one_file_are_told_apart_by_kind(tmp_path):
-    columns = _columns(LOGITS, "logit_", prediction=LOGITS.argmax(1), p_value=LABELS)
-    columns |= {f"prob_{c}": PROBS[:, c] for c in range(C)}
-    for path in _tables(tmp_path, columns):
-        assert read_side(path).kind == "logits"
-        found = read_side(path, kind="probabilities")
-        np.testing.assert_array_equal(found.values[0], PROBS)
-        found = read_side(path, kind="classes")
-        np.testing.assert_array_equal(found.values[0], LOGITS.argmax(1))
 
 
 def test_a_table_of_classes_without_prefix_is_read_if_the_kind_is_said(tmp_path):
@@ -612,9 +604,7 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".snappy.parquet", ".csv.gz", ".json"])
-def test_parts_of_one_table_are_refused_with_the_line_that_merges_them(
-    ending, tmp_path
-):
+def test_parts_of_one_table_are_refused_with_a_line_that_merges(ending, tmp_path):
     folder, columns = tmp_path / "p.parquet", _columns(LOGITS, "logit_")
     for day, rows in enumerate((slice(0, 9), slice(9, None))):
         part = folder / f"day={day}" / f"part-0000{day}-c000{ending}"
@@ -642,9 +632,8 @@ def test_what_is_not_there_is_said(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    text = pa.StringArray.from_buffers(
-        2, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"a\xff")
-    )
+    buffers = map(pa.py_buffer, (np.array([0, 1, 2], np.int32), b"a\xff"))
+    text = pa.StringArray.from_buffers(2, *buffers)
     table = pa.table({"id": text, "prediction": [0, 1]})
     _refused(table, "the table is damaged")
     pq.write_table(table, tmp_path / "p.parquet")
