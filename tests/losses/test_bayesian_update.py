@@ -32,20 +32,15 @@ def drawn(rng):
     return predictions.astype(np.int32), confusions.astype(np.float32)
 
 
-def test_confusions_by_hand():
-    predictions, labels = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1])
-    counts = counts_of(predictions, labels, 3)
-    np.testing.assert_array_equal(counts, [[1, 0, 0], [1, 1, 1], [0, 0, 0]])
-
-
-def test_masked_counts_are_those_of_the_valid_examples(rng):
+def test_counts_are_those_of_the_valid_examples(rng):
     # Of a type that cannot count the classes.
     predictions, labels = rng.integers(0, 256, (2, 32)).astype(np.uint8)
     mask = rng.choice(np.float32([-1.0, 0.0, 0.25, 1.0]), 32)
-    expected = np.zeros((300, 300))
-    np.add.at(expected, (labels[mask != 0], predictions[mask != 0]), 1)
-    found = counts_of(predictions, labels, 300, mask)
-    np.testing.assert_array_equal(found, expected)
+    for given, valid in ((None, slice(None)), (mask, mask != 0)):
+        expected = np.zeros((300, 300))
+        np.add.at(expected, (labels[valid], predictions[valid]), 1)
+        found = counts_of(predictions, labels, 300, given)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_posterior_by_hand():

@@ -52,21 +52,6 @@ def after(*batches, decay=0.5):
     return state
 
 
-def test_worked_by_hand():
-    # Products 1/2 and 3 * 9; decay 1/2: the second weighs 2/3 (1/4 : 1/2 over 3/4).
-    state = losses.MomentState.empty(2)
-    first = np.float32([[1.0, 2.0], [3.0, -1.0]])
-    second = np.float32([[3.0, 3.0], [9.0, 9.0]])
-    step = jax.jit(losses.running_correlation_penalty)
-    value, state = step(first, state, 0.5)
-    assert value == 0.25
-    value, state = step(second, state, 0.5)
-    np.testing.assert_allclose(value, (0.5 / 3 + 27 * 2 / 3) ** 2, rtol=1e-6)
-    np.testing.assert_allclose(state.weight, 0.75)
-    np.testing.assert_allclose(state.second[0, 0, 1], 0.5 / 3 + 27 * 2 / 3, rtol=1e-6)
-    np.testing.assert_allclose(state.mean[:, 0, 0], [2.5, 19 / 3], rtol=1e-6)
-
-
 def leaves(*states):
     return zip(*map(jax.tree.leaves, states), strict=True)
 

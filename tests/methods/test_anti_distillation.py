@@ -145,20 +145,15 @@ class TestSamples:
         )
 
     def test_common_only_is_over_what_all_components_hold(self):
-        rows = [0, 1, 5]
-        got = term(self.method(), {"logits": LOGITS}, self.batch(self.weights))
-        expected = one.correlation_penalty(LOGITS[:, rows])
-        np.testing.assert_allclose(got, expected, rtol=1e-5)
+        padded = np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32)
+        for mask, rows in ((None, [0, 1, 5]), (padded, [0, 5])):
+            batch = self.batch(self.weights, mask)
+            got = term(self.method(), {"logits": LOGITS}, batch)
+            expected = one.correlation_penalty(LOGITS[:, rows])
+            np.testing.assert_allclose(got, expected, rtol=1e-5)
         whole = AntiDistillation(members=MEMBERS, member_sample="bootstrap")
         got = term(whole, {"logits": LOGITS}, self.batch(self.weights))
         np.testing.assert_allclose(got, one.correlation_penalty(LOGITS), rtol=1e-5)
-
-    def test_padding_is_not_common(self):
-        mask = np.array([1, 0, 1, 1, 1, 1, 1, 1], np.float32)
-        batch = self.batch(self.weights, mask)
-        got = term(self.method(), {"logits": LOGITS}, batch)
-        expected = one.correlation_penalty(LOGITS[:, [0, 5]])
-        np.testing.assert_allclose(got, expected, rtol=1e-5)
 
     def test_label_losses_keep_their_own_samples(self):
         out = loss_of(self.method(), {"logits": LOGITS}, self.batch(self.weights))

@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import methods
-from churn_jax.ensembles import average_probs
+from churn_jax.ensembles import average_logits, average_probs
 from churn_jax.methods import ERM, Method, MinimumEntropy, Perturbing, Ramp, Updating
 from churn_jax.methods import AntiDistillation as Apart
 from churn_jax.methods import Codistillation as Peers
@@ -265,6 +265,7 @@ TAUGHT_BY = np.log(np.float32([[[0.9, 0.1]], [[0.5, 0.5]]]))
 UNIFORM = np.zeros((1, 1, 2), np.float32)
 NARROW = np.float32([[[0, 0, methods.UNKNOWN_LOGIT]]])
 WIDER = np.log(np.float32([[[0.72, 0.08, 0.2]], [[0.4, 0.4, 0.2]]]))
+AVERAGES = {"logits": average_logits, "probs": average_probs}
 ROOTS = np.sqrt([0.7, 0.3]) / np.sum(np.sqrt([0.7, 0.3]))
 # Two members of a teacher with the mean (3, 2, -1), and an old model.
 THREE = np.float32([[[2, 2, 0]], [[4, 2, -2]], [[1, 6, 0]]])
@@ -353,9 +354,10 @@ BY_HAND = [
     ),
 ]
 BY_HAND += [  # their average, computed once, teaches the same
-    of(method, logits, loss, labels, average_probs(teacher)[None])
+    of(method, logits, loss, labels, AVERAGES[method.teacher_average](teacher)[None])
     for method, logits, labels, teacher, loss in BY_HAND
-    if method.needs_teacher and method.teacher_average == "probs"
+    if isinstance(teacher, np.ndarray) and method.teacher_average in AVERAGES
+    if method.needs_teacher
 ]
 
 

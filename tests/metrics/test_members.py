@@ -20,12 +20,6 @@ def members(seed):
     return inputs["member_logits"], inputs["labels"]
 
 
-def two_class(*top):
-    """Logits `[M, N, 2]` whose class 0 has the given probabilities `[M, N]`."""
-    p = np.array(top)
-    return np.log(np.stack([p, 1 - p], -1)).astype(np.float32)
-
-
 def close_to_reference(found, expected, rtol=2e-6):
     counts, means, quartiles, mean = expected
     assert found.counts.tolist() == counts.tolist()
@@ -36,7 +30,8 @@ def close_to_reference(found, expected, rtol=2e-6):
 
 def test_the_least_sure_member_says_which_bin():
     # Least confidences .75 (top of bin 3 of 4), .5 (top of bin 2) and .8.
-    logits = two_class([0.99, 0.5, 0.2], [0.75, 0.9, 0.1])
+    p = np.array([[0.99, 0.5, 0.2], [0.75, 0.9, 0.1]])
+    logits = np.log(np.stack([p, 1 - p], -1)).astype(np.float32)
     found = plot_of(logits, 4)
     assert found.edges.tolist() == [0, 0.25, 0.5, 0.75, 1]
     assert found.counts.tolist() == [0, 1, 1, 1]

@@ -63,16 +63,6 @@ def test_directions_equal_central_differences_in_float64(temperature):
     np.testing.assert_allclose(norms(found.directions), np.ones(BATCH), rtol=1e-6)
 
 
-def test_by_hand():
-    # p = softmax(x): w J = p_1 p_2 (w_1 - w_2) (1, -1), so the direction is its sign.
-    images, keys = jnp.array([[0.2, 0.7]]), jax.random.split(jax.random.key(3), 1)
-    guide = draw_guides(keys, 2)[0]
-    expected = np.sign(guide[0] - guide[1]) * np.array([[1.0, -1.0]]) / np.sqrt(2.0)
-    found = jax.jit(partial(perturbations.ods_directions, lambda x: x))(images, keys)
-    # The guide is centred under p, which costs a few digits.
-    np.testing.assert_allclose(found.directions, expected, rtol=5e-6)
-
-
 def test_steps_have_their_norm_and_conf_ods_scales_it_by_confidence():
     images, keys = draw()
     options = {"step_size": 0.01, "temperature": 2.0}

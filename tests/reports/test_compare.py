@@ -8,6 +8,7 @@ from churn_jax.analysis import Difference, holm, paired_t_test
 from churn_jax.reports import summarize
 from churn_jax.reports.estimates import Change, compare_with_baseline
 from churn_jax.reports.quantities import ABSENT
+from tests.reference_losses import softmax
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import noisy_logits
 
@@ -66,11 +67,6 @@ def noisy():
 @pytest.fixture(scope="module")
 def summary(noisy):
     return summarize(noisy)
-
-
-def softmax(logits):
-    probs = np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64)
-    return probs / probs.sum(-1, keepdims=True)
 
 
 SET_LEVEL = {

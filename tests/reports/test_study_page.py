@@ -41,17 +41,10 @@ def test_the_page_needs_no_network_and_runs_nothing(page, report):
 
 def test_every_section_and_figure_is_there(page):
     text = " ".join(page.text)
-    for heading in (
-        *("Results", "Figures", "Which inputs churn", "What was run", "Glossary"),
-    ):
-        assert heading in text
-    for heading in (
-        "Compared with the paper",
-        "What the rows differ in",
-    ):
-        assert heading not in text
+    assert "What the rows differ in" not in text
     assert page.tags.count("svg") == EVERY_STUDY
     for fact in (
+        *("Results", "Figures", "Which inputs churn", "What was run", "Glossary"),
         "churn-jax study fake",
         "2 cores",
         "2026-11-20",

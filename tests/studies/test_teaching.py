@@ -23,7 +23,6 @@ from churn_jax.methods import (
     ELODI,
     ERM,
     UNKNOWN_LOGIT,
-    ChurnConstraint,
     EnsembleDistillation,
     known_classes,
 )
@@ -142,11 +141,7 @@ def test_teachers_are_cached_and_calibrated_as_by_hand(versions, opened):
 
 @pytest.mark.parametrize(
     ("method", "average"),
-    [
-        (ELODI(), average_logits),
-        (EnsembleDistillation(), average_probs),
-        (ChurnConstraint(), average_probs),
-    ],
+    [(ELODI(), average_logits), (EnsembleDistillation(), average_probs)],
 )
 def test_what_a_method_averages_is_cached(opened, method, average):
     pair, made = taught(opened, method, offline=True)
