@@ -346,7 +346,7 @@ def waivers_of(
 
 
 def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
-    '''Reads the conditions of a TOML file.
+    '''Reads the conditions of a TOML file, in its order.
 
     A key is `max-` or `min-` and the name of a quantity with hyphens, or one of nfr,
     pfr, relative-nfr, btc and bec. Its value is a limit, `0.02` or `"2%"`, or a table
@@ -357,12 +357,6 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     Among the tables, a gate on fewer examples replaces one on more of the same quantity
     and bound; those at the top are always judged. `on = "bound"` and
     `min-examples = 30` apply to their table and to those below it.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        The gates, in the order of the file.
 
     Raises:
         GateError: if the file cannot be read or an entry is invalid; the message

@@ -26,7 +26,6 @@ from churn_compare.reading.labels import DRAWN_FROM, as_text, read_labels
 from churn_compare.result import Group, Interval, Sampled, Stratum
 
 STRATUM, BETTER = "stratum", "better"
-_KEY = ".key.csv"
 _ANSWERS = {"old": "old", "new": "new", "neither": "same", "both": "same", "": ""}
 _BLOCK, _GRID = 256, 2000
 _GOLDEN = 0.6180339887  # its multiples modulo 1 are evenly spread
@@ -36,7 +35,7 @@ NAMES = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
 
 def key_of(queue: Path) -> Path:
     """The file that says which version is A and which is B."""
-    return queue.with_name(queue.stem + _KEY)
+    return queue.with_name(f"{queue.stem}.key.csv")
 
 
 def would_be_lost(path: Path) -> bool:

@@ -44,8 +44,7 @@ class Clusters:
     # independent examples; NaN if all clusters contribute equally.
     design_effect: float
     wider: float  # width of its interval, relative to independent examples
-    # Column with the clusters; "" if they were given as an array.
-    column: str = ""
+    column: str = ""  # column with the clusters; "" if they were given as an array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +63,7 @@ class Noise:
     # runs, see `noise_of`; NaN with too few runs or examples. It is at least 0.01,
     # or 0.05 with one run on a side, because so few runs do not support a smaller one.
     p: float
-    # Share of the variance of churn that is due to runs.
-    of_runs: float = 0.0
+    of_runs: float = 0.0  # share of the variance of churn that is due to runs
     one_run: bool = False  # True if p is NaN because one run would decide it
 
 

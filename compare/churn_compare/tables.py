@@ -292,8 +292,7 @@ def _group_table(found: Measured, first: str, groups: Sequence[Group]) -> Table:
         columns.append(Column("Labelled"))
     columns += numbers.values()
     if judged:
-        columns.append(Column("p", detail="full"))
-        columns.append(Column("Adjusted p"))
+        columns += [Column("p", detail="full"), Column("Adjusted p")]
     rows = []
     for group in groups:
         row: list[Cell | str] = [group.name]

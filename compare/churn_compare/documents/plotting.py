@@ -11,23 +11,14 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from churn_compare.documents.blocks import Block, Figure
 from churn_compare.escaping import escape
 
-COLOURS = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#8C8C8C",
-    "#B8A800",
-)
+COLOURS = "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00 #8C8C8C #B8A800".split()
 MARKERS = "osD^vP*X<"  # one more than colours, so that pairs repeat late
 DASHES = ("-", "--", "-.", ":")
 LONGEST_LABEL = 28  # characters of a label
@@ -138,16 +129,14 @@ def kept_figures():
 
 def page_figures(blocks: Sequence[Block]) -> dict:
     """The figures that a page would draw, by name."""
-    return dict(_drawn(blocks))
-
-
-def _drawn(blocks: Sequence[Block]) -> Iterator[tuple]:
+    found: dict = {}
     for block in blocks:
         if isinstance(block, Figure) and callable(block.svg):
             with kept_figures() as kept:
                 block.svg()
-            yield from ((block.name, figure) for figure in kept)
-        yield from _drawn(getattr(block, "blocks", ()))
+            found |= {block.name: kept[0]} if kept else {}
+        found |= page_figures(getattr(block, "blocks", ()))
+    return found
 
 
 def _png(figure) -> bytes:
