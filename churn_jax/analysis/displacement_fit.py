@@ -24,30 +24,21 @@ from churn_jax.analysis.displacement import (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GoodnessOfFit:
-    """How well normal logits explain the norms, for one size of ensembles.
+    """How well normal logits explain the norms, for one size of ensembles."""
 
-    Attributes:
-        size: members of an ensemble.
-        networks: how many there are of each kind, the sample of the test.
-        observed: `[N]`, mean norm over the drawn ensembles, per image.
-        simulated: `[N]`, mean norm of the simulated displacements.
-        distance: `[N]`, Kolmogorov-Smirnov distance between the two.
-        p: `[N]`, how often normal networks give at least such a distance.
-        mean_distance: over the images.
-        mean_p: how often normal networks give at least such a mean distance. One test
-            for all images, which knows that they share networks.
-        expected_distance: mean over the images and the sets of normal networks.
-    """
-
-    size: int
-    networks: tuple[int, ...]
+    size: int  # members of an ensemble
+    networks: tuple[int, ...]  # how many there are of each kind, the sample of the test
+    # `[N]`, mean norm over the drawn ensembles, per image
     observed: NDArray[np.float64]
-    simulated: NDArray[np.float64]
-    distance: NDArray[np.float64]
+    simulated: NDArray[np.float64]  # `[N]`, mean norm of the simulated displacements
+    distance: NDArray[np.float64]  # `[N]`, Kolmogorov-Smirnov distance between the two
+    # `[N]`, how often normal networks give at least such a distance
     p: NDArray[np.float64]
-    mean_distance: float
+    mean_distance: float  # over the images
+    # how often normal networks give at least such a mean distance. One test for all
+    # images, which knows that they share networks.
     mean_p: float
-    expected_distance: float
+    expected_distance: float  # mean over the images and the sets of normal networks
 
 
 def simulate_displacement_norms(

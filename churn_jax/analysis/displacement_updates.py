@@ -24,19 +24,13 @@ from churn_jax.metrics import flip_rank
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UpdatesBySize:
-    """Errors and flips of random updates, per size of the ensembles.
+    """Errors and flips of random updates, per size of the ensembles."""
 
-    Attributes:
-        sizes: members of old and new ensembles.
-        old_error: `[S, draws]`, error rate of the old ensemble.
-        new_error: `[S, draws]`, of the new one.
-        negative_flip_rate: `[S, draws]`, share of examples that the old ensemble has
-            right and the new one wrong.
-    """
-
-    sizes: tuple[int, ...]
-    old_error: NDArray[np.float64]
-    new_error: NDArray[np.float64]
+    sizes: tuple[int, ...]  # members of old and new ensembles
+    old_error: NDArray[np.float64]  # `[S, draws]`, error rate of the old ensemble
+    new_error: NDArray[np.float64]  # `[S, draws]`, of the new one
+    # `[S, draws]`, share of examples that the old ensemble has right and the new one
+    # wrong
     negative_flip_rate: NDArray[np.float64]
 
     @property

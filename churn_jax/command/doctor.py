@@ -8,13 +8,7 @@ from typing import Any
 
 from churn_compare.documents import Document, Facts, Text, print_document
 from churn_jax.command.listing import print_list
-from churn_jax.command.options import (
-    AllOfStudy,
-    Study,
-    print_if_asked,
-    read_options,
-    study_of,
-)
+from churn_jax.command.options import AllOfStudy, Study, read_options, study_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +49,6 @@ def doctor(argv: Sequence[str]) -> int:
     if options.launches < 2 or options.updates < 1:
         raise ValueError("doctor needs at least two launches and one update")
     config = study_of(options, "doctor")  # refused before JAX is loaded
-    print_if_asked(options, config)
     config.spec(options.row or config.baseline)
     from rich.console import Console
 

@@ -161,7 +161,18 @@ def flat(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def study_of(options: AllOfStudy, command: str) -> Any:
-    """The `StudyConfig` of a preset, or of a recipe for the data, with the options."""
+    """The `StudyConfig` of the options; `--print-config` prints it and exits as -h."""
+    config = _study_of(options, command)
+    if options.print_config:
+        for row in getattr(options, "only", ()):
+            config.spec(row)
+        print(json.dumps(to_json(config), indent=2))
+        raise SystemExit(0)
+    return config
+
+
+def _study_of(options: AllOfStudy, command: str) -> Any:
+    """A preset, or a recipe for the data, with the options."""
     from churn_jax.studies.presets import PRESETS, preset
 
     if not (name := options.preset):
@@ -250,12 +261,3 @@ def _reseeded(spec: Any, further: int) -> Any:
         for path, value in spec.train
     )
     return dataclasses.replace(spec, train=moved)
-
-
-def print_if_asked(options: Any, config: Any) -> None:
-    """With `--print-config`, prints the study's record and exits as -h does."""
-    if options.print_config:
-        for row in getattr(options, "only", ()):
-            config.spec(row)
-        print(json.dumps(to_json(config), indent=2))
-        raise SystemExit(0)

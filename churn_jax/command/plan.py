@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from churn_compare.array_files import write_file
 from churn_compare.documents import Block, Document, Table, Text, bullets, plain_text
 from churn_jax.command.listing import print_list
-from churn_jax.command.options import (
-    AllOfStudy,
-    Study,
-    print_if_asked,
-    read_options,
-    study_of,
-)
+from churn_jax.command.options import AllOfStudy, Study, read_options, study_of
 
 if TYPE_CHECKING:
     from churn_jax.planning import Plan
@@ -63,7 +57,6 @@ def read_plan(argv: Sequence[str]) -> tuple[Any, Arguments, bool]:
     if options.list:
         return None, options, False
     config = study_of(options, "plan")
-    print_if_asked(options, config)
     return config, options, bool(options.mesh) or config.train.mesh.size > 1
 
 
@@ -161,14 +154,8 @@ def _moved(plan: "Plan") -> list[Block]:
         return [Text("Nothing moves between devices.")]
     heads = ("axis", "collective", "count per update", "bytes", "largest")
     rows = [
-        (
-            one.axes,
-            one.kind,
-            f"{one.count:,.4g}",
-            f"{one.bytes:,.0f}",
-            f"{one.largest:,}",
-        )
-        for one in plan.communication
+        (c.axes, c.kind, f"{c.count:,.4g}", f"{c.bytes:,.0f}", f"{c.largest:,}")
+        for c in plan.communication
     ]
     said = "Nothing moves" if plan.apart else "NO: something moves"
     return [Text(f"{said} between replicas."), Table(heads, rows, kind="aligned")]

@@ -18,7 +18,6 @@ from churn_jax.command.options import (
     Folder,
     Study,
     flat,
-    print_if_asked,
     read_options,
     study_of,
 )
@@ -61,7 +60,6 @@ def read_study(argv: Sequence[str]) -> tuple[Any, Arguments]:
     config = study_of(options, "study")
     check_minutes(options.minutes)
     as_loggers(options.log)
-    print_if_asked(options, config)
     only = options.only
     if only and options.method:  # a row that is named by --method is asked for
         added = [row.name for row in config.methods[-len(flat(options.method)) :]]

@@ -15,7 +15,6 @@ from churn_jax.command.options import (
     Folder,
     Study,
     assignments,
-    print_if_asked,
     read_options,
     study_of,
 )
@@ -70,10 +69,9 @@ def read_sweep(argv: Sequence[str]) -> tuple[Any, Arguments]:
         return None, options
     config = study_of(options, "sweep")
     swept = [word.partition("=")[0].strip() for word in options.axes]
-    if not swept and not options.print_config:
+    if not swept:
         raise ValueError("sweep needs what to sweep, for example codistill_skl.beta")
     folder = Path("runs") / "sweeps" / f"{config.name}-{'-'.join(swept)}"
-    print_if_asked(options, config)
     return config, dataclasses.replace(options, out=options.out or folder)
 
 

@@ -25,35 +25,21 @@ _LAYOUTS = (
 
 
 class Part(NamedTuple):
-    """Unchecked examples of one split.
+    """Unchecked examples of one split."""
 
-    Attributes:
-        images: pixels `[N, H, W, C]` or uint8 `[N, H, W]`, a table, or token ids.
-        labels: class numbers, strings or booleans `[N]`, or one-hot `[N, C]`.
-        ids: as for `Split`; None makes them up.
-        tokens: True if `images` are token ids `[N, L]`.
-    """
-
-    images: Any
-    labels: Any
-    ids: Any = None
-    tokens: bool = False
+    images: Any  # pixels `[N, H, W, C]` or uint8 `[N, H, W]`, a table, or token ids
+    labels: Any  # class numbers, strings or booleans `[N]`, or one-hot `[N, C]`
+    ids: Any = None  # as for `Split`; None makes them up
+    tokens: bool = False  # True if `images` are token ids `[N, L]`
 
 
 class Uncut(NamedTuple):
-    """A source's own splits, before validation examples are held out.
+    """A source's own splits, before validation examples are held out."""
 
-    Attributes:
-        splits: `train`, `test` and perhaps `validation`.
-        num_classes: None where the labels decide.
-        class_names: as in `Dataset`.
-        notes: as in `Dataset`.
-    """
-
-    splits: dict[str, Split]
-    num_classes: int | None = None
-    class_names: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    splits: dict[str, Split]  # `train`, `test` and perhaps `validation`
+    num_classes: int | None = None  # None where the labels decide
+    class_names: tuple[str, ...] = ()  # as in `Dataset`
+    notes: tuple[str, ...] = ()  # as in `Dataset`
 
 
 def read_npz(path: str | Path, text: TextOptions) -> Uncut:

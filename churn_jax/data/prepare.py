@@ -15,21 +15,13 @@ from churn_jax.data.splits import DataError, Split, first_line
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared set, as `prepare` reports it.
+    """A prepared set, as `prepare` reports it."""
 
-    Attributes:
-        name: what to pass to `load`, with the same `data_dir`.
-        directory: folder of the set or of the file.
-        splits: number of examples per split.
-        size_bytes: size on disk.
-        seconds: time taken; near zero if the set was there already.
-    """
-
-    name: str
-    directory: pathlib.Path
-    splits: dict[str, int]
-    size_bytes: int
-    seconds: float
+    name: str  # what to pass to `load`, with the same `data_dir`
+    directory: pathlib.Path  # folder of the set or of the file
+    splits: dict[str, int]  # number of examples per split
+    size_bytes: int  # size on disk
+    seconds: float  # time taken; near zero if the set was there already
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} {count:,}" for name, count in self.splits.items())

@@ -78,18 +78,14 @@ ImageSource = StoredImages | EncodedImages
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stream is read ahead; results do not depend on it.
+    """How a stream is read ahead; results do not depend on it."""
 
-    Attributes:
-        threads: number of threads that read and decode, per process.
-        workers: further processes that read, with `threads` each; 0 reads in this
-            process, which suffices as long as decoding, not Python, takes the time.
-        ahead: batches that threads of this process read ahead; bounds the memory.
-            A worker is at most `threads` and three batches ahead.
-    """
-
-    threads: int = 16
+    threads: int = 16  # number of threads that read and decode, per process
+    # further processes that read, with `threads` each; 0 reads in this process, which
+    # suffices as long as decoding, not Python, takes the time
     workers: int = 0
+    # batches that threads of this process read ahead; bounds the memory. A worker is at
+    # most `threads` and three batches ahead.
     ahead: int = 2
 
     def __post_init__(self):
@@ -102,23 +98,14 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class StreamedSplit:
-    """Examples of one split, whose images are read on demand.
+    """Examples of one split, whose images are read on demand."""
 
-    Attributes:
-        name: for messages.
-        labels: `[N]` int32.
-        ids: `[N]` str or int64, unique.
-        rows: `[N]` int64, the row of each example in `source`.
-        source: reads the images.
-        reading: threads and processes that read.
-    """
-
-    name: str
-    labels: np.ndarray
-    ids: np.ndarray
-    rows: np.ndarray
-    source: ImageSource
-    reading: Reading = Reading()
+    name: str  # for messages
+    labels: np.ndarray  # `[N]` int32
+    ids: np.ndarray  # `[N]` str or int64, unique
+    rows: np.ndarray  # `[N]` int64, the row of each example in `source`
+    source: ImageSource  # reads the images
+    reading: Reading = Reading()  # threads and processes that read
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -157,18 +144,14 @@ class StreamedSplit:
 
 @dataclass(frozen=True, eq=False)
 class StreamingDataset:
-    """Like `Dataset`, with images that are streamed.
-
-    Attributes:
-        fingerprint: sha256 over the shape of images, labels and ids; not over pixels.
-    """
+    """Like `Dataset`, with images that are streamed."""
 
     name: str
     train: StreamedSplit
     validation: StreamedSplit
     test: StreamedSplit
     num_classes: int
-    fingerprint: str
+    fingerprint: str  # sha256 over the shape of images, labels and ids; not over pixels
 
 
 def stream_fingerprint(*splits: StreamedSplit) -> str:

@@ -174,7 +174,6 @@ def cross_entropy_difference_penalty(
         cross_entropy_between(target_logits=a, logits=b)
         + cross_entropy_between(target_logits=b, logits=a)
     )
-    flat = (*entropy.shape[:2], math.prod(entropy.shape[2:]))
-    per_example = jnp.sum(entropy.reshape(flat), axis=(0, 2))
+    per_example = jnp.sum(entropy, axis=(0, *range(2, entropy.ndim)))
     total = jnp.sum(jnp.where(examples.valid[0, :, 0], per_example, 0.0)) / a.shape[0]
     return -sum_over_devices(total, axis_name) / examples.count

@@ -161,13 +161,11 @@ def dirichlet_nll(
     tau = jnp.asarray(temperature, jnp.float32)
     gamma = jnp.asarray(smoothing, jnp.float32)
     classes = student.shape[-1]
-
     log_teachers = jnp.logaddexp(
         log_probs(teachers / tau) + jnp.log1p(-gamma),
         jnp.log(gamma) - math.log(classes),
     )
     log_p = jnp.mean(log_teachers, axis=0)
-
     log_a = student / tau
     largest = jnp.max(log_a, axis=-1, keepdims=True)
     excess = jax.nn.relu(largest - _LARGEST_LOG_CONCENTRATION)

@@ -131,14 +131,6 @@ class MomentState:
     decay), `estimate_t = (1 - a) estimate_(t-1) + a batch_t`. That is the usual
     decaying average divided by `1 - d^t`, so it is unbiased from the first batch on.
 
-    Attributes:
-        weight: scalar, `1 - d^t`; 0 before the first batch.
-        mean: `[M, 1, K]`, K the number of classes.
-        second: `[K, M, M]` uncentred second moments.
-        covariance: `[K, M, M]` moments around the running mean, by the update that
-            loses no digits: `(1 - a) old + a batch + a (1 - a) D D^T`, `D` the
-            difference of the two means.
-
     Example:
         >>> state = MomentState.empty(2)
         >>> state = state.update(jnp.array([[1.0, 2.0], [3.0, -1.0]]), decay=0.9)
@@ -153,9 +145,11 @@ class MomentState:
         [anti-distillation] Sec. 4
     """
 
-    weight: Array
-    mean: Array
-    second: Array
+    weight: Array  # scalar, `1 - d^t`; 0 before the first batch
+    mean: Array  # `[M, 1, K]`, K the number of classes
+    second: Array  # `[K, M, M]` uncentred second moments
+    # `[K, M, M]` moments around the running mean, by the update that loses no digits:
+    # `(1 - a) old + a batch + a (1 - a) D D^T`, `D` the difference of the two means
     covariance: Array
 
     @classmethod

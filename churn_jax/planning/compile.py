@@ -65,17 +65,11 @@ CHIPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A grid of chips.
+    """A grid of chips."""
 
-    Attributes:
-        name: as `parse` takes it.
-        chip: kind of chip.
-        grid: chips along every dimension.
-    """
-
-    name: str
-    chip: Chip
-    grid: tuple[int, ...]
+    name: str  # as `parse` takes it
+    chip: Chip  # kind of chip
+    grid: tuple[int, ...]  # chips along every dimension
 
     @classmethod
     def parse(cls, name: str) -> "Slice":
@@ -150,45 +144,27 @@ class Communication:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The compiler's figures for one step on one mesh; no device ran it.
+    """The compiler's figures for one step on one mesh; no device ran it."""
 
-    Attributes:
-        preset: name of the study.
-        row: row of the study.
-        network: its name.
-        topology: as `v5e:4x4`.
-        mesh: devices along every axis.
-        replicas: R.
-        batch_size: batch size of one replica, over all data shards.
-        calls: number of calls of the step after which every replica has been updated.
-        hbm: bytes of one device that a program may use.
-        memory: bytes of one device by category.
-        fits: True if the compiler found room for it.
-        refusal: why the compiler refused it; other numbers are then 0.
-        cycles: cycles of one device per update, of the instructions that have an
-            estimate; 0 if none has.
-        unknown: number of instructions without one.
-        communication: collectives by axis and kind.
-        compile_seconds: seconds that compiling took.
-        versions: versions of jax and libtpu.
-    """
-
-    preset: str
-    row: str
-    network: str
-    topology: str
-    mesh: dict[str, int]
-    replicas: int
-    batch_size: int
-    calls: int
-    hbm: int
-    memory: dict[str, int]
-    fits: bool = False
-    refusal: str = ""
+    preset: str  # name of the study
+    row: str  # row of the study
+    network: str  # its name
+    topology: str  # as `v5e:4x4`
+    mesh: dict[str, int]  # devices along every axis
+    replicas: int  # R
+    batch_size: int  # batch size of one replica, over all data shards
+    calls: int  # number of calls of the step after which every replica has been updated
+    hbm: int  # bytes of one device that a program may use
+    memory: dict[str, int]  # bytes of one device by category
+    fits: bool = False  # True if the compiler found room for it
+    refusal: str = ""  # why the compiler refused it; other numbers are then 0
+    # cycles of one device per update, of the instructions that have an estimate; 0 if
+    # none has
     cycles: float = 0.0
-    unknown: int = 0
-    communication: tuple[Communication, ...] = ()
-    compile_seconds: float = 0.0
+    unknown: int = 0  # number of instructions without one
+    communication: tuple[Communication, ...] = ()  # collectives by axis and kind
+    compile_seconds: float = 0.0  # seconds that compiling took
+    # versions of jax and libtpu
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property

@@ -9,13 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from churn_compare.documents import (
-    Block,
-    Section,
-    Table,
-    Term,
-    Text,
-)
+from churn_compare.documents import Block, Section, Table, Term, Text
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.quantities import number, percent
 from churn_jax.reports.report import Report, Row

@@ -20,16 +20,9 @@ from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.estimates import UNKNOWN, UNTESTED
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.paper_numbers import next_to_paper
-from churn_jax.reports.quantities import (
-    estimate_fields,
-    times,
-)
+from churn_jax.reports.quantities import estimate_fields, times
 from churn_jax.reports.report import Missing, Report, Row, collected
-from churn_jax.reports.sections import (
-    GLOSSARY,
-    ambiguous_section,
-    members_section,
-)
+from churn_jax.reports.sections import GLOSSARY, ambiguous_section, members_section
 from churn_jax.reports.study_figures import first_figure, study_figures
 from churn_jax.reports.sweep import choice_section, collect_sweep, sweep_fields
 from churn_jax.reports.updates import paper_updates, updates_document, updates_section

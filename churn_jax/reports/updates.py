@@ -31,12 +31,7 @@ from churn_jax.reports.estimates import (
     over_runs,
 )
 from churn_jax.reports.paper_numbers import next_to_paper
-from churn_jax.reports.quantities import (
-    ABSENT,
-    Quantity,
-    estimate_fields,
-    rate,
-)
+from churn_jax.reports.quantities import ABSENT, Quantity, estimate_fields, rate
 from churn_jax.reports.summary import MethodSummary
 
 if TYPE_CHECKING:
