@@ -185,18 +185,13 @@ class Pooled:
 class Waiver:
     """A regression that is accepted until a date.
 
-    Attributes:
-        id: id of the example.
-        reason: reason for accepting it.
-        until: last day on which it is accepted, such as 2026-12-31.
-
     Raises:
         ValueError: if `until` is not a date.
     """
 
-    id: str
-    reason: str
-    until: str
+    id: str  # id of the example
+    reason: str  # reason for accepting it
+    until: str  # last day on which it is accepted, such as 2026-12-31
 
     def __post_init__(self):
         until: Any = self.until

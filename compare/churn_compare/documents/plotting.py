@@ -75,10 +75,7 @@ def level(axes, y: float, stderr: float, *, alpha: float, **style) -> None:
 
 
 def point(axes, i: int, x, y, label: str, shape: int | None = None) -> None:
-    """The method at place `i` as one point; `x`, `y` are numbers with their errors.
-
-    Its marker is that of place `shape`, if given.
-    """
+    """Method `i` as a point, perhaps marked as `shape`; `x`, `y` have their errors."""
     style = {"color": colour(i), "markersize": 8, "capsize": 3, "alpha": 0.85}
     style |= {"fmt": marker(i if shape is None else shape), "label": short_label(label)}
     errors = {"xerr": error_bar(x[1]), "yerr": error_bar(y[1])}
