@@ -286,6 +286,9 @@ def _gain(p):
     return LOG_2 + np.sum(p * np.log(p))
 
 
+GAIN = _gain(np.r_[0.7, 0.3])
+
+
 def of(method, logits, loss, labels=(0,), teacher=None):
     """A row: what the method's loss is, worked out by hand."""
     return method, logits, np.array(labels), teacher, loss
@@ -311,14 +314,6 @@ BY_HAND = [
         of(_alone(divergence=kind), PAIR[[1, 1]], 2 * LOG_4 + far, teacher=PAIR)
         for kind, far in STALE.items()
     ),
-    # KL((0.7, 0.3) || (1/2, 1/2))
-    of(
-        _distilled(temperature=1.0),
-        UNIFORM,
-        _gain(np.r_[0.7, 0.3]),
-        (0,),
-        TAUGHT_BY,
-    ),
     # tau 2 turns (0.7, 0.3) into its square roots, normalised; and 2^2 = 4.
     of(_distilled(temperature=2.0), UNIFORM, 4 * _gain(ROOTS), (0,), TAUGHT_BY),
     # (3/4, 1/4) of (0.9, 0.1) and (1/2, 1/2) average to (5/8, 3/8).
@@ -337,20 +332,15 @@ BY_HAND = [
         [1],
         KnownTeachers(THREE, 1),
     ),
-    # (log 2 + l KL((0.7, 0.3) || (1/2, 1/2))) / (1 + l) at l = 0.7 + 0.3.
-    of(
-        methods.ChurnConstraint(start=0.7),
-        UNIFORM,
-        0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
-        teacher=TAUGHT_BY,
-    ),
-    # The teachers know a class that the student does not.
-    of(_distilled(temperature=1.0), NARROW, _gain(np.r_[0.7, 0.3]), teacher=WIDER),
-    of(
-        methods.ChurnConstraint(start=0.7),
-        NARROW,
-        0.5 * (LOG_2 + _gain(np.r_[0.7, 0.3])),
-        teacher=WIDER,
+    # k = KL((0.7, 0.3) || (1/2, 1/2)), and (log 2 + l k) / (1 + l) at l = 0.7 + 0.3;
+    # also where the teachers know a class that the student does not.
+    *(
+        of(method, logits, loss, teacher=teacher)
+        for logits, teacher in ((UNIFORM, TAUGHT_BY), (NARROW, WIDER))
+        for method, loss in (
+            (_distilled(temperature=1.0), GAIN),
+            (methods.ChurnConstraint(start=0.7), 0.5 * (LOG_2 + GAIN)),
+        )
     ),
 ]
 BY_HAND += [  # their average, computed once, teaches the same

@@ -174,6 +174,7 @@ def _flip_case(index, name):
 
 SMOOTH = {"differentiable": True}
 DISTANCE = {"distance": True}
+BOTH = SMOOTH | DISTANCE
 CASES = [
     _case("accuracy", "labelled", metrics.AccuracyState),
     _case("error_rate", "labelled", metrics.ErrorRateState),
@@ -192,14 +193,7 @@ CASES = [
     ),
     _case("churn", "pair", metrics.ChurnState, **DISTANCE),
     *(
-        _case(
-            "surrogate_churn",
-            "pair",
-            metrics.SurrogateChurnState,
-            settings,
-            **SMOOTH,
-            **DISTANCE,
-        )
+        _case("surrogate_churn", "pair", metrics.SurrogateChurnState, settings, **BOTH)
         for settings in (None, {"alpha": 3.0})
     ),
     _case("churn_by_correctness", "labelled pair", metrics.ChurnByCorrectnessState),
@@ -208,7 +202,7 @@ CASES = [
     _case("churn_bound_from_confidence_sum", "pair", **DISTANCE),
     _mean_case("prediction_confidence", "one", metrics.ConfidenceState, **SMOOTH),
     _mean_case("prediction_entropy", "one", metrics.EntropyState, **SMOOTH),
-    _mean_case("l1_distance", "pair", metrics.L1DistanceState, **SMOOTH, **DISTANCE),
+    _mean_case("l1_distance", "pair", metrics.L1DistanceState, **BOTH),
     _mean_case("ambiguity", "models", state=None, **DISTANCE),
     _mean_case("rashomon_capacity", "models", state=None, **SMOOTH),
     *(_spread_case("", order=order) for order in (1, 2, 3.5, float("inf"))),

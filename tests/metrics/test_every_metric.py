@@ -131,9 +131,7 @@ def sharded():
 
 
 PLACES = {
-    "seed 0": functools.partial(plain, 0),
-    "seed 1": functools.partial(plain, 1),
-    "seed 2": functools.partial(plain, 2),
+    **{f"seed {seed}": functools.partial(plain, seed) for seed in range(3)},
     "padding": padded,
     "replicas in bfloat16, sharded": sharded,
 }
@@ -450,19 +448,9 @@ def test_wrong_shapes_are_named(case):
 
 def test_the_table_covers_every_public_name():
     tested = {case.name.split("-")[0] for case in CASES} - {"AUCState"}
-    elsewhere = {
-        "cross_pairs",
-        "deep_ensemble_equivalent",
-        "flip_rank",
-        "flip_rates",
-        "leave_one_model_out",
-        "log_loss",
-        "pairwise",
-        "pairwise_kl",
-        "summarize_cross",
-        "summarize_paired",
-        "summarize_pairs",
-    }
+    elsewhere = {"cross_pairs", "deep_ensemble_equivalent", "flip_rank", "flip_rates"}
+    elsewhere |= {"leave_one_model_out", "log_loss", "pairwise", "pairwise_kl"}
+    elsewhere |= {"summarize_cross", "summarize_paired", "summarize_pairs"}
     functions = {n for n in metrics.__all__ if inspect.isfunction(getattr(metrics, n))}
     # Names that other files of this folder bring have their own tests there.
     assert tested | elsewhere <= functions

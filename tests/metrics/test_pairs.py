@@ -251,45 +251,39 @@ summarize_paired = jax.jit(metrics.summarize_paired)
 
 
 @pytest.mark.parametrize(
-    ("summarize", "matrix", "mean", "std", "stderr"),
+    ("summarize", "matrix", "expected"),
     [
         # Pairs .1, .2, .3; without run 0: .3, without 1: .2, without 2: .1.
         # Variance 2/3 * (.01 + 0 + .01), its root .11547. The diagonal does not count.
         (
             summarize_pairs,
             [[np.nan, 0.1, 0.2], [0.1, np.nan, 0.3], [0.2, 0.3, np.nan]],
-            0.2,
-            0.0816497,
-            0.1154701,
+            (0.2, 0.0816497, 0.1154701),
         ),
-        (summarize_pairs, [[0, 0.25], [0.25, 0]], 0.25, 0.0, np.nan),
+        (summarize_pairs, [[0, 0.25], [0.25, 0]], (0.25, 0.0, np.nan)),
         # Means of rows .15, .35, .25 and of columns .2, .3; no pair is peculiar.
         # Variance .02 / 6 + .005 / 2, its root .0763763.
         (
             summarize_cross,
             [[0.1, 0.2], [0.3, 0.4], [0.2, 0.3]],
-            0.25,
-            0.0957427,
-            0.0763763,
+            (0.25, 0.0957427, 0.0763763),
         ),
         # One run on a side leaves the other: deviations of .1 from .2, their root .1.
-        (summarize_cross, [[0.1, 0.3]], 0.2, 0.1, 0.1),
-        (summarize_cross, [[0.1], [0.3]], 0.2, 0.1, 0.1),
-        (summarize_cross, [[0.5]], 0.5, 0.0, np.nan),
+        (summarize_cross, [[0.1, 0.3]], (0.2, 0.1, 0.1)),
+        (summarize_cross, [[0.1], [0.3]], (0.2, 0.1, 0.1)),
+        (summarize_cross, [[0.5]], (0.5, 0.0, np.nan)),
         # Only the diagonal: mean .3; squares .04 + .01 + .09; .14 / 6 = .152753^2.
         (
             summarize_paired,
             [[0.1, 9, 9], [9, 0.2, 9], [9, 9, 0.6]],
-            0.3,
-            0.216025,
-            0.152753,
+            (0.3, 0.216025, 0.152753),
         ),
-        (summarize_paired, [[0.5]], 0.5, 0.0, np.nan),
+        (summarize_paired, [[0.5]], (0.5, 0.0, np.nan)),
     ],
 )
-def test_by_hand(summarize, matrix, mean, std, stderr):
+def test_by_hand(summarize, matrix, expected):
     summary = summarize(np.array(matrix))
-    np.testing.assert_allclose(summary[:3], [mean, std, stderr], rtol=1e-5)
+    np.testing.assert_allclose(summary[:3], expected, rtol=1e-5)
     assert summary[3:] in (np.shape(matrix), (len(matrix),))
 
 

@@ -235,10 +235,7 @@ def raises(logits, labels):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (
-            wrong_shape,
-            r"one number or 4, one for each run, for logits .* shape \(40, 5\)",
-        ),
+        (wrong_shape, r"number or 4, one for each run, for logits .* shape \(40, 5\)"),
         (one_is_nan, "column one_is_nan is not a finite number for run 0, 3$"),
         (nan_without_one, "not a finite number without run 0, 1, 2, 3$"),
         (raises, r"column raises failed on logits \(4, 40, 5\) \(KeyError: 'key'\)"),

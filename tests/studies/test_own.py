@@ -60,12 +60,6 @@ class Nnx(nnx.Module):
         return self.layer(x.reshape(len(x), -1))
 
 
-DRAWN_AT_ONCE = (
-    lambda key, x: {"w": np.ones((64, 10), np.float32)},
-    lambda params, x: x.reshape(len(x), -1) @ params["w"],
-)
-
-
 def margin(logits, labels):
     """Of all runs: `[R, N, C]` to `[R]`."""
     assert logits.ndim == 3 and logits.shape[1] == len(labels)
@@ -321,10 +315,7 @@ def test_versions_of_a_model_are_updates(configured):
     [
         ({"methods": {"a": 3}}, "a row is a method of churn_jax.methods.*got 3"),
         ({"methods": {"a": "ERN"}}, "unknown method 'ERN'.*did you mean ERM"),
-        (
-            {"methods": [Codistillation(beta="1")]},
-            "methods.codist.*method.beta must be a number; got '1",
-        ),
+        ({"methods": [Codistillation(beta="1")]}, "methods.codist.*a number; got '1"),
         ({"methods": [ERM(), ERM()]}, "two methods have one name: erm, erm"),
         ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
         ({"model": 3}, "3 cannot be registered as a network"),
@@ -333,10 +324,6 @@ def test_versions_of_a_model_are_updates(configured):
         ({"model": nn.Dense(3)}, "returns logits .*must return"),
         ({"optimizer": 3}, "3 cannot be registered as an optimizer"),
         ({"optimizer": "lion"}, "must be one of sgd.*package.module:name"),
-        (
-            {"optimizer": optax.lbfgs(), "model": DRAWN_AT_ONCE, "methods": [ERM()]},
-            "needs|arguments: 'value'",
-        ),
         ({"optimizer": "adam", "learning_rate": lambda step: 0.1}, "a function; give"),
         ({"settings": {"optimizer": optax.adam(0.1)}}, "optimizer, which has an argum"),
         ({"settings": {"seeds.base": 3}}, "seeds.base, which has an argument; give"),

@@ -209,10 +209,7 @@ test_settings_that_do_not_fit_are_named = refusals(
     ({"seed_numbers": (1,)}, "one per replica"),
     ({"mesh": MeshShape(1, 1, 2)}, "the replica axis alone"),
     ({"method": ERM(members=3)}, "3 members, the committee 2"),
-    (
-        {"method": AntiDistillation(members=2, deploy="gate")},
-        "the click model has none",
-    ),
+    ({"method": AntiDistillation(members=2, deploy="gate")}, "click model has none"),
     (
         {
             "model": tiny_model(shared_embeddings=True),
