@@ -44,7 +44,7 @@ class EnsembleDistillation(Perturbing):
     average: str = static("probs", of=("probs", "tempered_probs", "logits"))
 
     @property
-    def teacher_average(self) -> str:
+    def teacher_average(self) -> str:  # pyrefly: ignore[bad-override]
         """What the loss averages; of some members alone with external ones."""
         return "" if self.external_teachers else self.average
 

@@ -47,7 +47,7 @@ class ECEState(AdditiveState):
     confidence: LongSum
 
     @classmethod
-    def empty(cls, num_bins: int = 15) -> Self:
+    def empty(cls, num_bins: int = 15) -> Self:  # pyrefly: ignore[bad-override]
         """No examples yet.
 
         Raises:

@@ -127,14 +127,6 @@ class AUCState(AdditiveState):
     `compute()` counts two examples of one bin as a tie, so it is within
     `error_bound()` of the exact area of the same examples, for every stream.
 
-    Attributes:
-        positives: `[num_bins]` int32, exact up to 2**31 - 1 examples in all.
-        negatives: `[num_bins]` int32.
-        unusable: int32, valid examples without a score or with another label; any
-            makes the area nan.
-        limit: static. The bins are of equal width over `[-limit, limit]`, in units of
-            the log-odds; the outer two also take what lies beyond.
-
     Example:
         >>> state = AUCState.empty(num_bins=64, limit=8.0)
         >>> z = jnp.array([0.1, 0.9, 0.9, 2.4])
@@ -144,12 +136,17 @@ class AUCState(AdditiveState):
         (0.875, 0.125)
     """
 
-    positives: jax.Array
-    negatives: jax.Array
+    positives: jax.Array  # `[num_bins]` int32, exact up to 2**31 - 1 examples in all
+    negatives: jax.Array  # `[num_bins]` int32
+    # int32, valid examples without a score or with another label; any makes the area
+    # nan
     unusable: jax.Array
+    # static. The bins are of equal width over `[-limit, limit]`, in units of the
+    # log-odds; the outer two also take what lies beyond.
     limit: float = struct.field(pytree_node=False, default=16.0)
 
     @classmethod
+    # pyrefly: ignore[bad-override]
     def empty(cls, num_bins: int = 2**14, limit: float = 16.0) -> Self:
         """No examples yet.
 

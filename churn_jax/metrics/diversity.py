@@ -60,7 +60,7 @@ class DiversityByConfidenceState(AdditiveState):
     kl: LongSum
 
     @classmethod
-    def empty(cls, num_bins: int = 10) -> Self:
+    def empty(cls, num_bins: int = 10) -> Self:  # pyrefly: ignore[bad-override]
         """No examples yet.
 
         Raises:
@@ -205,7 +205,7 @@ class MemberDiversityState(AdditiveState):
     examples: jax.Array
 
     @classmethod
-    def empty(cls) -> Self:
+    def empty(cls) -> Self:  # pyrefly: ignore[bad-override]
         """No examples yet."""
         size = len(MemberDiversity._fields) + 1
         return cls(LongSum.zeros((size,)), jnp.zeros((), jnp.int32))

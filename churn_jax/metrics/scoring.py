@@ -1,5 +1,7 @@
 """How good one model's predictions are: accuracy, log score, Brier score."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +36,7 @@ def predicted(logits: Logits):
     """The predicted classes `[...]`, int32; -1 where a score is nan."""
     # JAX would round float64, and nearly equal scores would become equal.
     wide = isinstance(logits, np.ndarray) and logits.dtype.itemsize > 4
-    xp = np if wide else jnp
+    xp: Any = np if wide else jnp
     best = xp.argmax(logits, axis=-1, keepdims=True)
     top = xp.take_along_axis(logits, best, axis=-1)  # the first nan, if there is one
     return jnp.asarray(xp.where(xp.isnan(top), -1, best)[..., 0]).astype(jnp.int32)

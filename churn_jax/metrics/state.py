@@ -30,7 +30,7 @@ _UNITS_PER_BLOCK = 2**20
 _ARGUMENT = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def valid_examples(mask: Mask | None, shape: tuple[int, ...]):
+def valid_examples(mask: Any, shape: tuple[int, ...]):
     """The mask as bool, `[...]`; all examples are valid where it is None."""
     if not (mask is None or isinstance(mask, jax.Array)):
         mask = np.asarray(mask)
