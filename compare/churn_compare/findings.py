@@ -82,8 +82,6 @@ def _mean_confidence(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
     """Most frequent class of each example over runs; ties go to the lowest."""
     predicted = side.predicted[:, rows]
-    if len(predicted) == 1:
-        return predicted[0]
     votes = (predicted[:, None] == predicted[None]).sum(axis=0)  # [R, rows]
     first = np.where(votes == votes.max(axis=0), predicted, np.iinfo(np.int32).max)
     return first.min(axis=0)

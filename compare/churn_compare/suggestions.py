@@ -1,7 +1,7 @@
 """Names that a user may have meant."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def did_you_mean(
@@ -10,10 +10,6 @@ def did_you_mean(
     """`; did you mean resnet20?`, or "" if no known name is similar."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=count, cutoff=cutoff)
-    return f"; did you mean {one_of([lower[c] for c in close])}?" if close else ""
-
-
-def one_of(names: Sequence[str]) -> str:
-    """`a, b or c`."""
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
+    *first, last = [lower[c] for c in close] or [""]
+    names = " or ".join(filter(None, [", ".join(first), last]))
+    return f"; did you mean {names}?" if names else ""

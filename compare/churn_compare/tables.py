@@ -340,9 +340,8 @@ def step_table(result: VersionsResult, links: Sequence[str]) -> Table:
     """One row per update, then the last version against the first and the sum."""
     names = [name for name in _IN_STEPS if name in result.whole.quantities]
     heads = ["Update", *(_IN_STEPS[name] for name in names), *["p"] * result.labelled]
-    caption = (
-        _interval_note(result) + _FLIPS.format(result.whole.test) * result.labelled
-    )
+    caption = _interval_note(result)
+    caption += _FLIPS.format(result.whole.test) * result.labelled
     several = len(result.steps) > 1
     rows = []
     for step, link in zip((*result.steps, *[result.whole] * several), links):

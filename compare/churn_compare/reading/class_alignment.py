@@ -433,9 +433,8 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
             found.append(Doubt("renamed-classes", f"{said}: {_REPAIR}"))
     if pair.some_labels is not None:
         known = pair.some_labels[pair.some_labels != NO_LABEL]
-        if len(known) >= _FEW and not any(
-            np.isin(known, of.predicted).any() for _, of in sides
-        ):
+        unseen = not any(np.isin(known, of.predicted).any() for _, of in sides)
+        if unseen and len(known) >= _FEW:
             names = some([*map(pair.class_name, np.unique(known))])
             said = f"neither version predicts a class of the {len(known):,} labels"
             found.append(Doubt("below-chance", f"{said} ({names}): {_REPAIR}"))

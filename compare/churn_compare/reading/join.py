@@ -354,9 +354,20 @@ class Rows:
             for side, only in ((old, found.only_a), (new, found.only_b))
             if len(only)
         ]
-        if parts:
-            self._one_order = False
-            self._go_on("; ".join(parts))
+        if not parts:
+            return
+        self._one_order, why = False, "; ".join(parts)
+        if not len(self.ids):
+            raise PredictionsError(
+                f"{why}; no example is left to compare; write the ids of both alike, "
+                "or name their columns by --id-column"
+            )
+        if not intersect:
+            raise PredictionsError(
+                f"{why}; to compare only the {len(self.ids):,} that both have, use "
+                "--on-missing intersect"
+            )
+        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
     def _check_order(self, others: Mapping[str, Any], where: str) -> None:
         doubts = row_order_doubts(self._others, others, where, self._repeats)
@@ -367,20 +378,6 @@ class Rows:
         self.ids, self.old, self.new = self.ids[kept], self.old[kept], self.new[kept]
         self._one_order &= bool(kept.all())
         return kept
-
-    def _go_on(self, why: str) -> None:
-        """Continues with the remaining examples, if the user allows it."""
-        if not len(self.ids):
-            raise PredictionsError(
-                f"{why}; no example is left to compare; write the ids of both alike, "
-                "or name their columns by --id-column"
-            )
-        if not self._intersect:
-            raise PredictionsError(
-                f"{why}; to compare only the {len(self.ids):,} that both have, use "
-                "--on-missing intersect"
-            )
-        self.notes.append(f"{why}: {len(self.ids):,} examples are compared.")
 
     def values_of(self, separate: ExampleValues) -> dict[str, np.ndarray]:
         """Slices of the examples; the value is "" where the file lacks an example."""
