@@ -158,12 +158,13 @@ def difference_ends(
 
     def score_variance(difference):
         """`v(D)`, in which the most likely share lost solves a quadratic equation."""
+        rest = 1.0 - difference
         linear = difference * (2.0 - found) - gained - lost
-        constant = -lost * difference * (1.0 - difference)
-        root = np.sqrt(np.maximum(np.square(linear) - 8.0 * constant, 0.0))
+        constant = 8.0 * lost * difference * rest
+        root = np.sqrt(np.maximum(np.square(linear) + constant, 0.0))
         least = np.maximum(-difference, 0.0)
         share = np.maximum((root - linear) / 4.0, least)
-        return np.maximum(2.0 * share + difference * (1.0 - difference), 0.0) / count
+        return np.maximum(2.0 * share + difference * rest, 0.0) / count
 
     limit = np.square(np.minimum(quantile, _MOST)) * stretch
     inside, outside = np.stack([found, found]), np.ones((2, *found.shape))

@@ -122,9 +122,9 @@ def p_of(scanned, labels, clusters=None):
     return groups_of(scanned, labels, np.zeros(len(labels), int), 1, clusters)[1][0]
 
 
-def estimate(measure, clusters=None, level=0.95) -> Measured:
+def estimate(measure, clusters=None) -> Measured:
     """All numbers of a measure without groups."""
-    numbers, every = Numbers(measure), all_examples(measure.examples, clusters, level)
+    numbers, every = Numbers(measure), all_examples(measure.examples, clusters, 0.95)
     pair = Pair(Table("old"), Table("new"), np.arange(measure.examples), 0)
     return Measured(**measured(numbers, every, pair)[0])
 
@@ -155,18 +155,9 @@ def pair_of(old, new, labels=None, kinds=None, **fields) -> tuple[Pair, Scanned]
 
 
 @functools.cache
-def result_of(
-    *,
-    classes=10,
-    examples=2000,
-    runs=1,
-    labelled=True,
-    scored=True,
-    names=None,
-    sliced=True,
-    gates=GATES,
-) -> CompareResult:
+def result_of(*, runs=1, labelled=True, scored=True, names=None) -> CompareResult:
     """A version against one that is more accurate and too sure of itself."""
+    classes, examples = 10, 2000
     labels, old, new = random_logits(0, (runs, runs), examples, classes)
     new = 2 * (new + 0.5 * np.eye(classes, dtype=np.float32)[labels])
     if not scored:
@@ -177,7 +168,7 @@ def result_of(
         new,
         labels if labelled else None,
         class_names=names or tuple(f"class {c}" for c in range(classes)),
-        slices={"region": regions} if sliced else {},
+        slices={"region": regions},
         ids=np.array([f"image-{i:05}" for i in range(examples)]),
     )
-    return compare_pair(pair, gates=gates, resamples=100, scanned=scanned)
+    return compare_pair(pair, gates=GATES, resamples=100, scanned=scanned)

@@ -257,7 +257,7 @@ def test_a_part_by_hand():
         assert few < more_labels(always, FLIPS[0], limit) <= 48  # as it is wider
 
 
-@pytest.mark.parametrize(("size", "share"), [(60, 0.3), (400, 0.1), (400, 0.9)])
+@pytest.mark.parametrize(("size", "share"), [(60, 0.3), (200, 0.1), (200, 0.9)])
 def test_at_any_time_the_mean_is_inside(size, share):
     rng, missed, trials = np.random.default_rng(0), 0, 150
     for _ in range(trials):

@@ -64,7 +64,7 @@ def test_rules_that_make_no_sense_are_refused():
 
 
 def test_a_repair_is_what_its_rule_serves_on_the_test_examples(tmp_path):
-    validation, test = versions(3000, 1), versions(4000, 2)
+    validation, test = versions(1500, 1), versions(2000, 2)
     found = repair(*test, validation=validation, gates={"max_nfr": "3%"})
     assert found.passed and found.both == 1
     old, new = (side["logits"] for side in test)
@@ -90,7 +90,7 @@ def test_a_repair_is_what_its_rule_serves_on_the_test_examples(tmp_path):
 def test_a_group_that_got_worse_keeps_the_old_version():
     splits = []
     for seed in (1, 2):
-        old, new = versions(4000, seed)
+        old, new = versions(2000, seed)
         worse = (new["half"] == "north")[:, None]
         noise = np.random.default_rng(seed).normal(size=new["logits"].shape)
         logits = np.where(worse, new["logits"] + 1.5 * noise, old["logits"])
@@ -170,7 +170,7 @@ def test_one_impossible_label_does_not_decide_a_temperature():
 def test_the_command(tmp_path, capsys):
     names = []
     for split, seed in (("v", 1), ("t", 2)):
-        for version, side in zip(("old", "new"), versions(800, seed), strict=True):
+        for version, side in zip(("old", "new"), versions(400, seed), strict=True):
             logits = {f"logit_{c}": of for c, of in enumerate(side["logits"].T)}
             columns = {"id": side["id"], "label": side["labels"]} | logits
             names.append(csv_file(tmp_path / f"{version}_{split}.csv", **columns))
