@@ -7,6 +7,7 @@ R = points x seeds, which the engine trains as one program.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -49,8 +50,6 @@ class Axis:
                 raise ValueError(
                     f"{self.path} takes finite values of at least 0; got {value}"
                 )
-            if value == 0 and self.field == "temperature":
-                raise ValueError(f"{self.path} must be above 0")
         if len(set(self.values)) != len(self.values):
             raise ValueError(
                 f"{self.path} has a value twice: {', '.join(map(_text, self.values))}"
@@ -105,7 +104,6 @@ class Axis:
                 f"{self.method} has no coefficient {self.field!r} that can be swept; "
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
             )
-        fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
         if self.values:
             grid_points(config, self)  # refuses values out of the field's range
             return self
@@ -118,6 +116,7 @@ class Axis:
                 "derived; give --values"
             )
         values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
+        fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
         if fields.get(self.field, {}).get("within") == "from 0 to 1":
             values = tuple(v for v in values if v < 1 or v == start)
         return dataclasses.replace(self, values=values)
@@ -157,15 +156,12 @@ def baseline_point(
     A point of the grid that trains as the baseline does (a weight of 0), else the value
     0 of an axis where that is the baseline, else the baseline itself.
     """
-    zero = [
-        dataclasses.replace(axis, values=(0.0,))
-        for axis in axes
-        if axis.field != "temperature"
-    ]
+    zero = (dataclasses.replace(axis, values=(0.0,)) for axis in axes)
     for axis in (*axes, *zero):
-        for value, row in grid_points(config, axis).items():
-            if is_baseline(config, row):
-                return PointRecord(row.name, axis.path, value, True), row
+        with contextlib.suppress(ValueError):  # of a coefficient that is above 0
+            for value, row in grid_points(config, axis).items():
+                if is_baseline(config, row):
+                    return PointRecord(row.name, axis.path, value, True), row
     row = config.spec(config.baseline)
     return PointRecord(row.name, is_baseline=True), row
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
-from churn_jax.methods import Codistillation, Ramp
+from churn_jax.methods import Codistillation, Ramp, coefficient, pytree
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
 from churn_jax.training import Interrupted, MeshShape
@@ -84,6 +84,19 @@ def test_a_row_that_trains_otherwise_is_no_baseline_at_zero():
     spec = MethodSpec("slow", "Slow", Codistillation(), train=fixed)
     config = dataclasses.replace(SMALL, methods=(*SMALL.methods, spec))
     axis = Axis("slow", "beta", (0.0, 0.1))
+    assert baseline_point(config, [axis])[0].name == "baseline"
+
+
+@pytree
+class Sharp(Codistillation):
+    sharpness: float = coefficient(1.0, "above 0")
+
+
+def test_zero_is_not_tried_where_it_is_refused():
+    config = dataclasses.replace(
+        SMALL, methods=(SMALL.methods[0], MethodSpec("a", "A", Sharp()))
+    )
+    axis = Axis.parse("a.sharpness=2", config)
     assert baseline_point(config, [axis])[0].name == "baseline"
 
 
