@@ -328,13 +328,6 @@ def test_a_row_can_have_a_network_of_its_own():
     assert [len(part) for part in together(config, config.methods)] == [1, 1]
 
 
-def test_columns_are_checked_before_anything_is_trained(tmp_path):
-    chosen = dataclasses.replace(preset("digits"), columns=("accuracy", "charm"))
-    with pytest.raises(ValueError, match="no column 'charm' can be shown"):
-        run_study(chosen, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 # ---- members that share weights, from the configuration to the networks
 
 
@@ -381,13 +374,19 @@ def test_heads_divide_the_members_among_networks():
     assert sizes == [1, 2, 8]
 
 
-def test_networks_that_cannot_be_are_said_before_anything_is_trained(tmp_path):
-    out = tmp_path / "run"
+def test_what_cannot_be_is_said_before_anything_is_trained(tmp_path):
     three = dataclasses.replace(BE, sharing=Sharing(heads=3))
-    study = dataclasses.replace(preset("dm-digits:tiny"), model=three)
-    with pytest.raises(ValueError, match=r"scratch: 4 members .* networks of 3 \(sh"):
-        run_study(study, out)
-    assert not out.exists()
+    for name, changes, message in (
+        (
+            "digits",
+            {"columns": ("accuracy", "charm")},
+            "no column 'charm' can be shown",
+        ),
+        ("dm-digits:tiny", {"model": three}, r"scratch: 4 members .* networks of 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_study(dataclasses.replace(preset(name), **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_separate_row_has_plain_networks():
