@@ -162,12 +162,9 @@ def composed(
 def sections(heading: str, found: Measured) -> list[Section]:
     """The numbers, figures and tables of one kind of outcome."""
     floor = "runs_differ" in found.quantities
-    parts: dict[str, tuple[list[Block], Detail]] = {
-        "the runs" if floor else "the update": (
-            [tables.singles_table(found)],
-            "summary",
-        )
-    }
+    parts: dict[str, tuple[list[Block], Detail]] = {}
+    first = "the runs" if floor else "the update"
+    parts[first] = [tables.singles_table(found)], "summary"
     if isinstance(found, CompareResult):
         parts["where changed predictions go"] = _flow(found), "full"
         parts["probabilities"] = _probabilities(found), "full"
@@ -180,9 +177,8 @@ def sections(heading: str, found: Measured) -> list[Section]:
         title = "classes" if of == "class" else f"slices by {of}"
         parts[title] = tables.group_blocks(found, of, groups), "summary"
     parts[last] = listed, "summary"
-    named = {
-        f"{heading}: {part}" if heading else part: of for part, of in parts.items()
-    }
+    start = f"{heading}: " if heading else ""
+    named = {start + part: of for part, of in parts.items()}
     return [Section(heading, tables.changes_table(found))] + [
         Section(title[:1].upper() + title[1:], inside, detail=detail)
         for title, (inside, detail) in named.items()

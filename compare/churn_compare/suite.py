@@ -158,10 +158,9 @@ class Benchmark:
     def measures(self) -> dict[str, Measured]:
         """Measures by name; a single measure has the name of the benchmark."""
         found = self.result.each() if self.result else {}
-        alone = len(found) == 1
-        return {
-            self.name if alone else f"{self.name}: {n}": m for n, m in found.items()
-        }
+        names = [f"{self.name}: {name}" for name in found]
+        names = [self.name] if len(found) == 1 else names
+        return dict(zip(names, found.values()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
