@@ -377,11 +377,7 @@ def test_heads_divide_the_members_among_networks():
 def test_what_cannot_be_is_said_before_anything_is_trained(tmp_path):
     three = dataclasses.replace(BE, sharing=Sharing(heads=3))
     for name, changes, message in (
-        (
-            "digits",
-            {"columns": ("accuracy", "charm")},
-            "no column 'charm' can be shown",
-        ),
+        ("digits", {"columns": ("accuracy", "charm")}, "no column 'charm' can be"),
         ("dm-digits:tiny", {"model": three}, r"scratch: 4 members .* networks of 3"),
     ):
         with pytest.raises(ValueError, match=message):
