@@ -121,8 +121,8 @@ def read_contents(
 
 
 def _are_records(given: Any) -> bool:
-    """True for a list of mappings, a row each."""
-    rows = given if isinstance(given, list) else ()
+    """True for a list or tuple of mappings, a row each."""
+    rows = given if isinstance(given, list | tuple) else ()
     return bool(rows) and all(isinstance(row, Mapping) for row in rows)
 
 
@@ -362,7 +362,7 @@ def column_names(given: Any) -> list[str]:
         return _names_in(Path(given))
     if isinstance(given, Mapping):
         return [*map(str, given)]
-    if isinstance(given, list):
+    if isinstance(given, list | tuple):
         return _keys(given if _are_records(given) else ())
     if hasattr(given, "collect_schema"):  # of polars
         return given.collect_schema().names()

@@ -45,7 +45,7 @@ def check(given):
 
 def test_lists_records_arrow_and_lines(tmp_path):
     path = jsonl(tmp_path / "a.jsonl", RECORDS)
-    for given in (COLUMNS, RECORDS, pa.table(COLUMNS), path):
+    for given in (COLUMNS, RECORDS, (*RECORDS,), pa.table(COLUMNS), path):
         check(given)
     assert column_names(jsonl(path, [{"id": 1}, {"id": 2, "doc": 3}])) == ["id", "doc"]
     dates = pa.table({"score": [1], "input": [[datetime.date(2020, 1, 1)]]})
