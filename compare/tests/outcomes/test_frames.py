@@ -70,7 +70,8 @@ def test_columns_are_outcomes_or_classes_in_objects_as_in_files(columns, old, tm
     ]
     paths = [jsonl(tmp_path / f"{i}.jsonl", side) for i, side in enumerate(rows)]
     frames = [pa.Table.from_pylist(side) for side in rows]
-    for sides in (paths, rows, frames, [of.to_pydict() for of in frames]):
+    columns = [of.to_pydict() for of in frames]
+    for sides in (paths, rows, map(tuple, rows), frames, columns):
         queue = label_queue(*sides)
         assert sorted((row["id"], row["old"]) for row in queue.rows) == [
             ("1", old[0]),
