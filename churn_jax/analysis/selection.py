@@ -9,13 +9,19 @@ from churn_jax.setting_checks import check_least
 
 
 class Selection(NamedTuple):
-    """Churn and accuracy of selected runs, on examples that did not select them."""
+    """Churn and accuracy of selected runs, on examples that did not select them.
 
-    # share of examples whose class differs between two releases' shipped runs
+    Attributes:
+        churn: share of examples whose class differs between two releases' shipped runs.
+        accuracy: accuracy of the shipped runs.
+        churn_of_any: churn between any run of one release and any of another.
+        accuracy_of_any: mean accuracy of all runs.
+    """
+
     churn: float
-    accuracy: float  # accuracy of the shipped runs
-    churn_of_any: float  # churn between any run of one release and any of another
-    accuracy_of_any: float  # mean accuracy of all runs
+    accuracy: float
+    churn_of_any: float
+    accuracy_of_any: float
 
 
 def nearest_to_mean(logits) -> int:

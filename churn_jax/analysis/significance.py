@@ -15,13 +15,21 @@ _ROUNDING = 1e-12  # a standard error below this share of the values is rounding
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A method's number minus the baseline's, with its uncertainty."""
+    """A method's number minus the baseline's, with its uncertainty.
 
-    difference: float  # method minus baseline, in the unit of the inputs
-    stderr: float  # standard error of `difference`; NaN with too few runs
-    t: float  # `difference / stderr`
-    p: float  # two-sided p-value of "no difference"; NaN with too few runs
-    runs: int  # number of runs both sides have
+    Attributes:
+        difference: method minus baseline, in the unit of the inputs.
+        stderr: standard error of `difference`; NaN with too few runs.
+        t: `difference / stderr`.
+        p: two-sided p-value of "no difference"; NaN with too few runs.
+        runs: number of runs both sides have.
+    """
+
+    difference: float
+    stderr: float
+    t: float
+    p: float
+    runs: int
 
 
 def _difference(difference: float, stderr: float, runs: int, scale: float):

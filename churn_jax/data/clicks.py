@@ -74,13 +74,21 @@ class ClickSplit:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Clicks:
-    """Examples to learn in one pass, and those that are held out of it."""
+    """Examples to learn in one pass, and those that are held out of it.
 
-    name: str  # name of the source
-    train: ClickSplit  # scored and learned, one after the other
-    validation: ClickSplit  # never learned; scored at the end
-    sizes: tuple[int, ...]  # rows of every field's table
-    fingerprint: str  # differs where the contents do
+    Attributes:
+        name: name of the source.
+        train: scored and learned, one after the other.
+        validation: never learned; scored at the end.
+        sizes: rows of every field's table.
+        fingerprint: differs where the contents do.
+    """
+
+    name: str
+    train: ClickSplit
+    validation: ClickSplit
+    sizes: tuple[int, ...]
+    fingerprint: str
 
     num_classes = 2
 

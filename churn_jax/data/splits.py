@@ -45,13 +45,17 @@ class Examples(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Examples of one split."""
+    """Examples of one split.
 
-    # `[N, H, W, C]` uint8 or float32, a table `[N, D]` float32, or token ids `[N, L]`
-    # int32, where 0 is padding
+    Attributes:
+        images: `[N, H, W, C]` uint8 or float32, a table `[N, D]` float32, or token ids
+            `[N, L]` int32, where 0 is padding.
+        labels: `[N]` int32.
+        ids: `[N]` str or int64, unique; they do not depend on how the source is cut.
+    """
+
     images: np.ndarray
-    labels: np.ndarray  # `[N]` int32
-    # `[N]` str or int64, unique; they do not depend on how the source is cut
+    labels: np.ndarray
     ids: np.ndarray
 
     def __len__(self) -> int:
@@ -68,18 +72,27 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training, validation and test examples of one classification problem."""
+    """Training, validation and test examples of one classification problem.
 
-    name: str  # as given to `load`
-    train: Split  # training examples
-    validation: Split  # examples held out of training; may be empty if asked for
-    test: Split  # evaluation examples
-    num_classes: int  # labels lie in `[0, num_classes)`
-    fingerprint: str  # sha256 over images, labels and ids of the three splits
-    # what the classes are called, in the order of their numbers; empty where the source
-    # does not say
+    Attributes:
+        name: as given to `load`.
+        train: training examples.
+        validation: examples held out of training; may be empty if asked for.
+        test: evaluation examples.
+        num_classes: labels lie in `[0, num_classes)`.
+        fingerprint: sha256 over images, labels and ids of the three splits.
+        class_names: what the classes are called, in the order of their numbers; empty
+            where the source does not say.
+        notes: sentences on what was decided about the source, for the user.
+    """
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    num_classes: int
+    fingerprint: str
     class_names: tuple[str, ...] = ()
-    # sentences on what was decided about the source, for the user
     notes: tuple[str, ...] = ()
 
     @classmethod

@@ -33,43 +33,57 @@ class NetworkError(ValueError):
 
 @struct.dataclass
 class Outputs:
-    """The outputs of a network; everything but `logits` is optional."""
+    """The outputs of a network; everything but `logits` is optional.
 
-    logits: jax.Array  # `[..., C]`
-    features: jax.Array | None = None  # input of the last layer, `[..., D]`
-    # output of one part of the network, such as the deep one of a wide and deep
-    # network, `[B, ...]` per network (`[K, B, ...]` with K heads)
+    Attributes:
+        logits: `[..., C]`.
+        features: input of the last layer, `[..., D]`.
+        part: output of one part of the network, such as the deep one of a wide and
+            deep network, `[B, ...]` per network (`[K, B, ...]` with K heads).
+        gate: log-weights with which members are mixed, not normalised, `[B]` per
+            network (`[K, B]` with K heads).
+    """
+
+    logits: jax.Array
+    features: jax.Array | None = None
     part: jax.Array | None = None
-    # log-weights with which members are mixed, not normalised, `[B]` per network
-    # (`[K, B]` with K heads)
     gate: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network as two pure functions."""
+    """A network as two pure functions.
 
-    init: Callable[[PRNGKey, jax.Array], PyTree]  # `(key, x) -> variables`
-    # `(variables, x, *, train, key, axis_name) -> (Outputs, model_state)`; logits are
-    # `[B, C]`, or `[K, B, C]` with `heads` = K > 1
+    Attributes:
+        init: `(key, x) -> variables`.
+        apply: `(variables, x, *, train, key, axis_name) -> (Outputs, model_state)`;
+            logits are `[B, C]`, or `[K, B, C]` with `heads` = K > 1.
+        heads: K, the number of members that one set of weights yields.
+        name: shown in messages and reports.
+        has_convolutions: the mapping on CPU depends on it; None looks at the
+            kernels (rank above 2).
+        input_params: top-level names of the parameters that the input meets first;
+            empty where the network does not say.
+        splits_batch: in training member m sees the m-th of K parts of the batch only
+            and its other rows of logits are zeros; `member_sample="split"` of a method
+            counts them so.
+        head: the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it
+            takes the first columns of wider features. None where it is not known.
+        note: a sentence for whoever trains it, such as where its weights are from.
+        places_draws: `key` is the same on all devices that share a batch, and dropout
+            depends on an example's place in the global batch; else every device has
+            its own key.
+    """
+
+    init: Callable[[PRNGKey, jax.Array], PyTree]
     apply: Callable[..., tuple[Outputs, PyTree]]
-    heads: int = 1  # K, the number of members that one set of weights yields
-    name: str = "network"  # shown in messages and reports
-    # the mapping on CPU depends on it; None looks at the kernels (rank above 2)
+    heads: int = 1
+    name: str = "network"
     has_convolutions: bool | None = None
-    # top-level names of the parameters that the input meets first; empty where the
-    # network does not say
     input_params: tuple[str, ...] = ()
-    # in training member m sees the m-th of K parts of the batch only and its other rows
-    # of logits are zeros; `member_sample="split"` of a method counts them so
     splits_batch: bool = False
-    # the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it takes
-    # the first columns of wider features. None where it is not known.
     head: Callable[[PyTree, jax.Array], jax.Array] | None = None
-    # a sentence for whoever trains it, such as where its weights are from
     note: str = ""
-    # `key` is the same on all devices that share a batch, and dropout depends on an
-    # example's place in the global batch; else every device has its own key
     places_draws: bool = False
 
     def convolves(self, params: PyTree) -> bool:

@@ -20,28 +20,35 @@ if TYPE_CHECKING:
 
 @pytree
 class Batch:
-    """One replica's share of a batch on one device."""
+    """One replica's share of a batch on one device.
 
-    # `[B, ...]` float32, normalised and augmented, or token ids `[B, L]` int32
+    Attributes:
+        images: `[B, ...]` float32, normalised and augmented, or token ids `[B, L]`
+            int32.
+        labels: `[B]` int32.
+        mask: `[B]` float32, 1 for valid examples.
+        keys: `[B]` typed keys, one per example and step, the same on every mesh.
+        axis_name: mesh axis that shares the batch, or None outside of `shard_map`.
+        member_weights: `[M, B]` float32, how often each member's own sample of the
+            training set holds the example; None is once each.
+        pixel_mean: mean of the normalisation `(x - mean) / std` of `images`: a number,
+            or one per channel.
+        pixel_std: its standard deviation, in the same form.
+        memory: `LossOutput.memory` of the last update, `Method.init_memory` before the
+            first; `()` for methods without memory.
+        rows: `[B]` positions of the examples in the training set; None outside of the
+            engine.
+    """
+
     images: jax.Array
-    labels: jax.Array  # `[B]` int32
-    mask: jax.Array  # `[B]` float32, 1 for valid examples
-    # `[B]` typed keys, one per example and step, the same on every mesh
+    labels: jax.Array
+    mask: jax.Array
     keys: jax.Array
-    # mesh axis that shares the batch, or None outside of `shard_map`
     axis_name: str | None = static(None)
-    # `[M, B]` float32, how often each member's own sample of the training set holds the
-    # example; None is once each
     member_weights: jax.Array | None = None
-    # `LossOutput.memory` of the last update, `Method.init_memory` before the first;
-    # `()` for methods without memory
     memory: PyTree = ()
-    # mean of the normalisation `(x - mean) / std` of `images`: a number, or one per
-    # channel
     pixel_mean: float | tuple[float, ...] = static(0.0)
-    # its standard deviation, in the same form
     pixel_std: float | tuple[float, ...] = static(1.0)
-    # `[B]` positions of the examples in the training set; None outside of the engine
     rows: jax.Array | None = None
 
     def to_pixels(self, images: jax.Array) -> jax.Array:
@@ -111,17 +118,22 @@ class Batch:
 
 @pytree
 class LossOutput:
-    """Result of `Method.loss`."""
+    """Result of `Method.loss`.
 
-    loss: jax.Array  # the scalar that is differentiated
-    # scalars logged under their own names; a non-finite one is named when the replica
-    # is stopped
+    Attributes:
+        loss: the scalar that is differentiated.
+        terms: scalars logged under their own names; a non-finite one is named when
+            the replica is stopped.
+        model_state: state that `apply` returned (batch statistics).
+        memory: `Batch.memory` of the next update, with the same structure, shapes and
+            dtypes. Values of the *global* batch and of all members, equal on every
+            device: from `Batch.sum` and `Batch.mean`, or `psum`ed over
+            `Batch.axis_name`. No gradient flows from one update to another.
+    """
+
+    loss: jax.Array
     terms: Mapping[str, jax.Array]
-    model_state: PyTree  # state that `apply` returned (batch statistics)
-    # `Batch.memory` of the next update, with the same structure, shapes and dtypes.
-    # Values of the *global* batch and of all members, equal on every device: from
-    # `Batch.sum` and `Batch.mean`, or `psum`ed over `Batch.axis_name`. No gradient
-    # flows from one update to another.
+    model_state: PyTree
     memory: PyTree = ()
 
 

@@ -201,18 +201,23 @@ def study(
 class StudyResult:
     """A study's folder in Python: numbers, figures, predictions, the report.
 
+    Attributes:
+        out: the folder.
+        config: study that was trained; None reads it from the folder.
+        show_progress: True to show the progress of `resume`.
+        loggers: loggers of `resume`.
+        data: the data set if it was given as a Python object, so that it is not
+            forgotten while this result is there.
+
     Example:
         `StudyResult("runs/digits").table` is the table of a study that
         `churn-jax study digits` has trained.
     """
 
-    out: Path  # the folder
-    # study that was trained; None reads it from the folder
+    out: Path
     config: StudyConfig = dataclasses.field(default=cast(Any, None), repr=False)
-    show_progress: bool = True  # True to show the progress of `resume`
-    loggers: tuple[str | Logger, ...] = ("tensorboard",)  # loggers of `resume`
-    # the data set if it was given as a Python object, so that it is not forgotten while
-    # this result is there
+    show_progress: bool = True
+    loggers: tuple[str | Logger, ...] = ("tensorboard",)
     data: Dataset | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self):

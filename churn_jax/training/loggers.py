@@ -28,18 +28,24 @@ _LONGEST = 600  # characters of another package's error in a sentence
 
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
-    """The facts that a logger gets when a training begins."""
+    """The facts that a logger gets when a training begins.
 
-    # name of what is trained; a study trains several rows, one after the other
+    Attributes:
+        name: name of what is trained; a study trains several rows, one after the other.
+        group: the study, or "" for a training of its own.
+        directory: folder of the training, or None if nothing is kept.
+        settings: flat, such as `{"method.beta": 0.5, "train.epochs": 80}`.
+        step: updates of earlier launches, whose values this one will not log again; 0
+            if it starts from the beginning.
+        identity: equal texts mean equal training, and so equal values.
+    """
+
     name: str
-    group: str = ""  # the study, or "" for a training of its own
-    directory: Path | None = None  # folder of the training, or None if nothing is kept
-    # flat, such as `{"method.beta": 0.5, "train.epochs": 80}`
+    group: str = ""
+    directory: Path | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # updates of earlier launches, whose values this one will not log again; 0 if it
-    # starts from the beginning
     step: int = 0
-    identity: str = ""  # equal texts mean equal training, and so equal values
+    identity: str = ""
 
 
 class Logger(Protocol):

@@ -153,25 +153,38 @@ class Progress:
 
 @dataclasses.dataclass
 class Trained:
-    """A trained method."""
+    """A trained method.
 
-    run: Run  # run that was trained
-    # deployed weights, one tree per group, leaves `[R, S, ...]`
+    Attributes:
+        run: run that was trained.
+        params: deployed weights, one tree per group, leaves `[R, S, ...]`.
+        model_state: the same for the networks' state, such as batch statistics.
+        last: the final state.
+        best: weights of the best validation epoch.
+        program: compiled structure of what is deployed.
+        stopped: replicas that were frozen.
+        seconds: spent training, over all launches.
+        compile_seconds: part of them that the first call of the step took, with its
+            compilation.
+        parameters: trained numbers per replica.
+        identity: what it was trained as, see `churn_jax.training.checkpoint`.
+        notes: sentences for the user about what was restored.
+        scores: `churn_jax.training.click_feed.ClickScores` of a click model; None for
+            all other networks.
+    """
+
+    run: Run
     params: tuple[PyTree, ...]
-    # the same for the networks' state, such as batch statistics
     model_state: tuple[PyTree, ...]
-    last: TrainState  # the final state
-    best: BestState  # weights of the best validation epoch
-    program: Program  # compiled structure of what is deployed
-    stopped: tuple[Stopped, ...]  # replicas that were frozen
-    seconds: float  # spent training, over all launches
-    # part of them that the first call of the step took, with its compilation
+    last: TrainState
+    best: BestState
+    program: Program
+    stopped: tuple[Stopped, ...]
+    seconds: float
     compile_seconds: float
-    parameters: int  # trained numbers per replica
-    identity: str  # what it was trained as, see `churn_jax.training.checkpoint`
-    notes: tuple[str, ...] = ()  # sentences for the user about what was restored
-    # `churn_jax.training.click_feed.ClickScores` of a click model; None for all other
-    # networks
+    parameters: int
+    identity: str
+    notes: tuple[str, ...] = ()
     scores: Any = None
 
     def predict(

@@ -232,28 +232,39 @@ class OutcomesResult(Display):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class VersionsResult(Display):
-    """Every version against every other, and every update on its own."""
+    """Every version against every other, and every update on its own.
 
-    versions: tuple[Version, ...]  # versions, oldest first
-    examples: int  # number of examples that all versions have
-    level: float  # confidence level of all intervals, 0.95 for 95 %
-    accuracy: tuple[Interval, ...]  # accuracy of each version; empty without labels
-    # `[V, V]` share of examples whose predicted class differs, mean over pairs of runs;
-    # on the diagonal between runs of one version, NaN with one run. Versions between
-    # which every step is `paired` are compared run by run.
+    Attributes:
+        versions: versions, oldest first.
+        examples: number of examples that all versions have.
+        level: confidence level of all intervals, 0.95 for 95 %.
+        accuracy: accuracy of each version; empty without labels.
+        churn: `[V, V]` share of examples whose predicted class differs, mean over pairs
+            of runs; on the diagonal between runs of one version, NaN with one run.
+            Versions between which every step is `paired` are compared run by run.
+        negative_flip_rate: `[V, V]` share of examples that are right in the row's
+            version and wrong in the column's; None without labels.
+        relative_negative_flip_rate: `[V, V]` relative NFR; 1 for independent errors.
+        ambiguity: share of examples to which some version gives another class than the
+            first run of the last version.
+        discrepancy: largest share of examples to which a single version does.
+        steps: each version against the one before it.
+        whole: the last version against the first.
+        notes: sentences about what was read and joined.
+    """
+
+    versions: tuple[Version, ...]
+    examples: int
+    level: float
+    accuracy: tuple[Interval, ...]
     churn: np.ndarray
-    # `[V, V]` share of examples that are right in the row's version and wrong in the
-    # column's; None without labels.
     negative_flip_rate: np.ndarray | None
-    # `[V, V]` relative NFR; 1 for independent errors.
     relative_negative_flip_rate: np.ndarray | None
-    # Share of examples to which some version gives another class than the first run of
-    # the last version.
     ambiguity: float
-    discrepancy: float  # largest share of examples to which a single version does
-    steps: tuple[CompareResult, ...]  # each version against the one before it
-    whole: CompareResult  # the last version against the first
-    notes: tuple[str, ...] = ()  # sentences about what was read and joined
+    discrepancy: float
+    steps: tuple[CompareResult, ...]
+    whole: CompareResult
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -54,6 +54,21 @@ class GateError(ValueError):
 class Gate:
     """One condition: a quantity is at most, or at least, a limit.
 
+    Attributes:
+        quantity: name in `QUANTITIES`; or "equivalent", if two one-sided tests are to
+            show that accuracy changes by less than the limit.
+        limit: the limit, as a fraction for shares: 0.02 for 2 %.
+        bound: "max" for at most the limit, "min" for at least the limit.
+        on: number compared with the limit: "estimate"; "bound", the end of its
+            confidence interval nearer to failing (the upper one for "max"); or
+            "interval", the whole interval: the gate passes if all of it keeps the
+            limit, fails if none does and is inconclusive otherwise.
+        grouping: "" for all examples together; "class" for each class; a column of the
+            slices for each of its values; "*" for each value of every column.
+        group: one class or value of `grouping`; "" for each of them.
+        min_examples: least number of examples of a group that is judged, unless the
+            group is named.
+
     A gate on a named group replaces the one on the same quantity and bound for each
     group, and a gate on a column replaces the one on every column.
 
@@ -67,22 +82,12 @@ class Gate:
         'accuracy gain at least -0.5 points in each region'
     """
 
-    # Name in `QUANTITIES`; or "equivalent", if two one-sided tests are to show that
-    # accuracy changes by less than the limit.
     quantity: str
-    limit: float  # the limit, as a fraction for shares: 0.02 for 2 %
-    # "max" for at most the limit, "min" for at least the limit.
+    limit: float
     bound: Literal["max", "min"] = "max"
-    # Number compared with the limit: "estimate"; "bound", the end of its confidence
-    # interval nearer to failing (the upper one for "max"); or "interval", the whole
-    # interval: the gate passes if all of it keeps the limit, fails if none does and is
-    # inconclusive otherwise.
     on: On = "estimate"
-    # "" for all examples together; "class" for each class; a column of the slices for
-    # each of its values; "*" for each value of every column.
     grouping: str = ""
-    group: str = ""  # one class or value of `grouping`; "" for each of them
-    # Least number of examples of a group that is judged, unless the group is named.
+    group: str = ""
     min_examples: int = 1
 
     def __post_init__(self):

@@ -12,11 +12,17 @@ from churn_compare.quantities import QUANTITIES
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A number with its confidence interval."""
+    """A number with its confidence interval.
 
-    value: float  # the point estimate; NaN where it is undefined
-    low: float  # lower end; NaN where there is no interval
-    high: float  # upper end
+    Attributes:
+        value: the point estimate; NaN where it is undefined.
+        low: lower end; NaN where there is no interval.
+        high: upper end.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 NONE = Interval(float("nan"), float("nan"), float("nan"))
@@ -185,13 +191,18 @@ class Pooled:
 class Waiver:
     """A regression that is accepted until a date.
 
+    Attributes:
+        id: id of the example.
+        reason: reason for accepting it.
+        until: last day on which it is accepted, such as 2026-12-31.
+
     Raises:
         ValueError: if `until` is not a date.
     """
 
-    id: str  # id of the example
-    reason: str  # reason for accepting it
-    until: str  # last day on which it is accepted, such as 2026-12-31
+    id: str
+    reason: str
+    until: str
 
     def __post_init__(self):
         until: Any = self.until
@@ -246,39 +257,47 @@ def state_of(states: Iterable[str]) -> State:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """Numbers of one kind of outcome in two versions, and of groups of its examples."""
+    """Numbers of one kind of outcome in two versions, and of groups of its examples.
 
-    level: float  # confidence level of all intervals, 0.95 for 95 %
-    # Numbers with intervals by name, in the order of `QUANTITIES`; only those that
-    # these outcomes allow.
+    Attributes:
+        level: confidence level of all intervals, 0.95 for 95 %.
+        quantities: numbers with intervals by name, in the order of `QUANTITIES`; only
+            those that these outcomes allow.
+        groups: classes, then the values of every column of the slices.
+        p: two-sided p-value of "no change on average"; with several pairs of runs that
+            share labels, the median; NaN if no outcome is better or worse.
+        within: interval of the change at level `2 level - 1`: 90 % for 95 %. It lies
+            within plus and minus a margin if two one-sided tests at 5 % both find the
+            change smaller than the margin. None if no outcome is better or worse.
+        detectable: smallest change of the mean whose interval leaves zero out in 80 %
+            of cases; NaN if no outcome is better or worse.
+        equivalent: margin of equivalence; None without one.
+        waived: negative flips that the gates leave out; None without waivers.
+        pooled: change over several benchmarks; None unless asked for.
+        runs: numbers of runs of the old and the new version.
+        paired: True if run r is compared with run r only, see `run_by_run`.
+        clusters: number of clusters and their effect on an interval; None without.
+        noise: churn of retraining; None without several runs that all examples share.
+        kind: "class", or "correct", "score", "answer", "value", "set" or "ranking".
+        lower_is_better: True if a lower score is better.
+        sampled: flips estimated from a part of the labels; None if all are known.
+    """
+
+    level: float
     quantities: Mapping[str, Interval]
-    # Classes, then the values of every column of the slices.
     groups: tuple[Group, ...] = ()
-    # Two-sided p-value of "no change on average"; with several pairs of runs that share
-    # labels, the median; NaN if no outcome is better or worse.
     p: float = float("nan")
-    # Interval of the change at level `2 level - 1`: 90 % for 95 %. It lies within plus
-    # and minus a margin if two one-sided tests at 5 % both find the change smaller than
-    # the margin. None if no outcome is better or worse.
     within: Interval | None = None
-    # Smallest change of the mean whose interval leaves zero out in 80 % of cases; NaN
-    # if no outcome is better or worse.
     detectable: float = float("nan")
-    equivalent: float | None = None  # margin of equivalence; None without one
-    # Negative flips that the gates leave out; None without waivers.
+    equivalent: float | None = None
     waived: Waived | None = None
-    # Change over several benchmarks; None unless asked for.
     pooled: Pooled | None = None
-    runs: tuple[int, int] = (1, 1)  # numbers of runs of the old and the new version
-    paired: bool = False  # True if run r is compared with run r only, see `run_by_run`
-    # Number of clusters and their effect on an interval; None without.
+    runs: tuple[int, int] = (1, 1)
+    paired: bool = False
     clusters: Clusters | None = None
-    # Churn of retraining; None without several runs that all examples share.
     noise: Noise | None = None
-    # "class", or "correct", "score", "answer", "value", "set" or "ranking".
     kind: str = "class"
-    lower_is_better: bool = False  # True if a lower score is better
-    # Flips estimated from a part of the labels; None if all are known.
+    lower_is_better: bool = False
     sampled: Sampled | None = None
 
     def __getitem__(self, name: str) -> Interval:

@@ -42,22 +42,28 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule that serves the old or the new version, example by example."""
+    """A rule that serves the old or the new version, example by example.
 
-    # "new" serves the new version; "blend" the mean of both log-probabilities; "surer"
-    # the new version where its top probability exceeds the old one's by `margin`;
-    # "keep" the old version on some groups.
+    Attributes:
+        kind: "new" serves the new version; "blend" the mean of both versions'
+            log-probabilities; "surer" the new version where its top probability
+            exceeds the old one's by `margin`; "keep" the old version on some groups.
+        weight: weight of the old version in a blend, from 0 to 1.
+        margin: least difference of top probabilities, new minus old.
+        temperatures: temperatures of the old and the new version, which divide their
+            logits.
+        column: column of the groups that keep the old version; "" for the classes
+            that the new version predicts.
+        groups: values of `column`, or names of classes, that keep the old version.
+        class_names: names of the classes, in the order of the logits; () for numbers.
+    """
+
     kind: RuleKind = "new"
-    weight: float = 0.0  # weight of the old version in a blend, from 0 to 1
-    margin: float = 0.0  # least difference of top probabilities, new minus old
-    # Temperatures of the old and the new version, which divide their logits.
+    weight: float = 0.0
+    margin: float = 0.0
     temperatures: tuple[float, float] = (1.0, 1.0)
-    # Column of the groups that keep the old version; "" for the classes that the new
-    # version predicts.
     column: str = ""
-    # Values of `column`, or names of classes, that keep the old version.
     groups: tuple[str, ...] = ()
-    # Names of the classes, in the order of the logits; () for numbers.
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self):
