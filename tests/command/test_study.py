@@ -38,7 +38,7 @@ def slowly(self, epoch):
 loop._Loop.evaluate = slowly
 sys.exit(main(sys.argv[1:]))
 """
-_SHORT = ["study", "digits:tiny", "--set", "model.features=8", "--only", "baseline"]
+_SHORT = ["study", "digits:tiny", "--set", "model.features=8"]
 
 
 def started(program, *words):
@@ -75,8 +75,8 @@ def checkpoints(out):
 def whole(tmp_path_factory):
     """Predictions of the long study when nobody disturbs it."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    seldom = ["--set", "train.checkpoint_every_seconds=1000"]
-    config, options = read_study([*_LONG[1:], *seldom])
+    seldom = [word.replace("seconds=0.2", "seconds=1000") for word in _LONG[1:]]
+    config, options = read_study(seldom)
     run_study(config, out, only=options.only)
     return logits(out)
 
@@ -120,7 +120,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, whole):
 
 @pytest.mark.slow
 def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
-    few = [*_LONG, "--epochs", "4"]
+    few = ["4" if word == str(_EPOCHS) else word for word in _LONG]
     assert main([*few, "--out", str(tmp_path / "whole")]) == 0
     capsys.readouterr()
     out = tmp_path / "pieces"
@@ -249,8 +249,9 @@ def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(progress, "line_interval", lambda seconds: 0.001)
 
-    def run(*options):
-        assert main([*_SHORT, *options, "--out", str(out)]) == 0
+    def run(*options, only=("baseline",)):
+        words = [*_SHORT, "--only", *only, *options]
+        assert main([*words, "--out", str(out)]) == 0
         return capsys.readouterr().out
 
     said = run("--fresh", "--minutes", "60")  # there is no old folder, and time enough
@@ -263,7 +264,7 @@ def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
     first = logits(out)
     changed = (out / "methods/baseline/predictions.npz").stat().st_mtime_ns
 
-    said = run("--only", "baseline", "entropy", "--set", "entropy.alpha=0.123")
+    said = run("--set", "entropy.alpha=0.123", only=("baseline", "entropy"))
     assert "Baseline: finished before, kept" in said
     assert "entropy: validation accuracy" in said
     assert "baseline: validation accuracy" not in said
@@ -276,7 +277,7 @@ def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
         refused([*_SHORT, *words], "--minutes must be a positive number")
 
     (out / "note.txt").write_text("mine")
-    said = run("--fresh", "--epochs", "1", "--quiet")
+    said = run("--fresh", "--epochs", "3", "--quiet")
     assert "Baseline:" not in said and "baseline:" not in said and "Report:" in said
     (aside,) = [p for p in tmp_path.iterdir() if p.name.startswith("run.")]
     assert str(aside) in "".join(said.split("\n"))

@@ -27,8 +27,9 @@ from tests.studies.test_study import logits
 
 pytestmark = pytest.mark.slow
 
-STUDY = """study digits:tiny --set model.features=8 --train-size 64 --validation
-    20 --batch-size 32 --epochs 6 --set train.checkpoint_every_seconds=0""".split()
+ANY_LENGTH = """study digits:tiny --set model.features=8 --train-size 64 --validation
+    20 --batch-size 32 --set train.checkpoint_every_seconds=0""".split()
+STUDY = [*ANY_LENGTH, "--epochs", "6"]
 ONLY = ["--only", "baseline", "entropy"]
 LOST = 10  # seconds
 ABORTED = -6  # by the coordination service, which prints its own lines
@@ -73,7 +74,8 @@ def lose(begun, words, place, process):
 def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     """In an update, an evaluation, a checkpoint, between shards and their index."""
     first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
-    words = [*STUDY, *ONLY, "--mesh", "replica=2", "--predictions", "shards"]
+    command = [*STUDY, *ONLY, "--predictions", "shards"]
+    words = [*command, "--mesh", "replica=2"]
     folder = begun / "methods" / "entropy"
     for place, process in (("step", 1), ("evaluation", 1), ("checkpoint", 0)):
         lose(begun, words, place, process)
@@ -83,7 +85,7 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     assert not list(folder.glob("predictions*/index.json"))
     trained = (folder / "metrics.jsonl").read_text()
 
-    again = together(words, begun, "replica=2")
+    again = together(command, begun, "replica=2")
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
     assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
@@ -94,7 +96,7 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
 
 def test_one_that_starts_late_is_waited_for(tmp_path):
     out = tmp_path / "study"
-    words = [*STUDY, "--only", "baseline", "--epochs", "1", "--mesh", "replica=2"]
+    words = [*ANY_LENGTH, "--only", "baseline", "--epochs", "1", "--mesh", "replica=2"]
     early, late = joined(words, 2)
     processes = [launch(early, out, 0)]
     try:
@@ -138,7 +140,8 @@ def test_a_folder_that_not_all_see_is_refused(tmp_path):
 
 def test_four_processes_then_two_then_one_train_what_one_trains(tmp_path, whole):
     """A preemption notice to one of them makes all save and stop."""
-    out, words = tmp_path / "study", [*STUDY, "--only", "entropy", "--epochs", "60"]
+    out = tmp_path / "study"
+    words = [*ANY_LENGTH, "--only", "entropy", "--epochs", "60"]
     for count, epochs, index in ((4, 5, 3), (2, 20, 1)):
         mesh = f"data={count}"
         processes = begin([*words, "--mesh", mesh], out, count)
