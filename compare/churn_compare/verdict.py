@@ -261,8 +261,7 @@ def _probabilities(found: Measured) -> Iterator[str]:
                 f"The {version} version gives some label a probability of 0, so its "
                 "NLL is infinite."
             )
-    kl = found.quantities.get("kl_divergence")
-    if kl is not None and kl.value == float("inf"):
+    if (kl := found.quantities.get("kl_divergence")) and kl.value == float("inf"):
         yield (
             "The new version gives some class a probability of 0 and the old one does "
             "not, so the KL divergence is infinite."

@@ -250,8 +250,7 @@ def test_the_same_command_trains_nothing_twice_and_fresh_starts_again(
     monkeypatch.setattr(progress, "line_interval", lambda seconds: 0.001)
 
     def run(*options, only=("baseline",)):
-        words = [*_SHORT, "--only", *only, *options]
-        assert main([*words, "--out", str(out)]) == 0
+        assert main([*_SHORT, "--only", *only, *options, "--out", str(out)]) == 0
         return capsys.readouterr().out
 
     said = run("--fresh", "--minutes", "60")  # there is no old folder, and time enough

@@ -297,7 +297,7 @@ def _own_columns(
             if hasattr(values, "null_count") and arrow.types.is_nested(values.type):
                 values = text_of(values, name)
             values = as_names(values, f"column {name}")
-            found.append(np.array(values.take(arrow.array(at)).to_pylist()))
+            found.append(np.asarray(values.take(arrow.array(at)), "U"))
         if not found:
             every = dict.fromkeys(name for side in sides for name in side.others())
             raise PredictionsError(

@@ -269,7 +269,8 @@ def as_slices(values: Any, what: str) -> np.ndarray:
 
 def as_names(values: Any, what: str) -> Any:
     """`as_text` without outer space, and refused if a text is too long for a name."""
-    names = trimmed(as_text(values, what))
+    numbers = hasattr(values, "null_count") and arrow.types.is_integer(values.type)
+    names = as_text(values, what) if numbers else trimmed(as_text(values, what))
     check_lengths(names, what)
     return names
 
