@@ -24,6 +24,7 @@ from churn_compare.number_text import (
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.result import (
+    ROUNDING,
     Curve,
     Flow,
     Group,
@@ -40,7 +41,6 @@ _WORDS = 40  # words of a text in a table
 _BETTER = {"lower": "lower is better", "higher": "higher is better", "": ""}
 _MARKS = {"better": "✓ better", "worse": "✗ worse"}
 _CLASSES = 12  # classes of a heat map; the last one may stand for all others
-_ROUNDING = 1e-9  # examples; means over pairs of runs have rounding errors
 _OPEN, _ROWS = 30, 1000  # groups on the page, unfolded and in all
 _BRIEF_GROUPS = 5  # groups below full detail
 _IN_STEPS = {  # columns of the table of updates
@@ -191,9 +191,9 @@ def flow_map(flow: Flow) -> Table:
         sums[: len(counts), *where] += numbers
 
     def cell(examples: float, worse: float, shade: float) -> Cell:
-        if examples < _ROUNDING:
+        if examples < ROUNDING:
             return Cell("")
-        below = f"{mean_count(worse)} worse" if worse >= _ROUNDING else ""
+        below = f"{mean_count(worse)} worse" if worse >= ROUNDING else ""
         return Cell(mean_count(examples), below, shade=shade)
 
     numbers = zip(names, *sums, _shades(sums[0]), strict=True)
