@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -218,13 +218,13 @@ class StudyFolder:
         rest = [r for r in rows if r.name not in taken and r not in alone]
         axes = {point.name: point.axis for point in sweep.points}
         for part in together(config, rest, sweep.points_per_program):
-            name = base = axes[part[0].name]
-            number = 1
-            while len(part) > 1 and name in known:
-                name = f"{base}-{(number := number + 1)}"
-            if len(part) > 1:
+            name = part[0].name
+            if len(part) > 1:  # of which the baseline may be on no axis
+                axis = next(filter(None, (axes[row.name] for row in part)))
+                names = (f"{axis}-{n}" if n > 1 else axis for n in count(1))
+                name = next(one for one in names if one not in known)
                 known[name] = tuple(row.name for row in part)
-            plan.append(program(name if len(part) > 1 else part[0].name, part))
+            plan.append(program(name, part))
         sweep = dataclasses.replace(sweep, programs=known)
         self.record = dataclasses.replace(self.record, sweep=sweep)
         return plan

@@ -11,7 +11,10 @@ import pytest
 from churn_jax import reports
 from churn_jax.methods import Codistillation, Ramp, coefficient, pytree
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
+from churn_jax.studies.folder import StudyFolder
 from churn_jax.studies.grid import baseline_point, grid_points, stacked, together
+from churn_jax.studies.grid import swept as swept_by
+from churn_jax.studies.inputs import StudyInputs
 from churn_jax.training import Interrupted, MeshShape
 from tests.refusals import refusals
 from tests.studies.small import logits, small_study
@@ -57,6 +60,26 @@ def test_rates_are_swept_as_replica_leaves():
     _, train = stacked(SMALL, rows)
     assert train.optimizer.weight_decay == (0.0,) * 3 + (0.5,) * 3
     assert train.optimizer.learning_rate == (0.1,) * 6
+
+
+def planned(out, *texts, config=SMALL, programs=()):
+    """Rows of each program, by the folder of its checkpoints."""
+    axes = [Axis.parse(text, config) for text in texts]
+    study, sweep = swept_by(config, axes, seeds=2, criterion="churn")
+    sweep = dataclasses.replace(sweep, programs=dict(programs))
+    folder = StudyFolder(out, study, StudyInputs(study).dataset, sweep=sweep)
+    rows = study.select(tuple(point.name for point in sweep.points))
+    return {
+        str(folder.directory(one).relative_to(out)): [row.name for row in one.rows]
+        for one in folder.plan(rows)
+    }
+
+
+def test_a_program_is_named_after_an_axis(tmp_path):
+    """Though its first row, the baseline, is on none."""
+    path = "baseline.optimizer.learning_rate"
+    names = ["baseline", f"{path}=0.2", f"{path}=0.3"]
+    assert planned(tmp_path, f"{path}=0.2,0.3") == {f"programs/{path}": names}
 
 
 @pytest.mark.parametrize(
