@@ -205,9 +205,10 @@ class StudyFolder:
         if sweep is None:
             return [program(name, [row]) for name, row in wanted.items()]
         known = dict(sweep.programs)
-        begun = {n: rows for n, rows in known.items() if set(rows) <= set(wanted)}
-        taken = {name for names in begun.values() for name in names}
         taught = {name for row in rows for name in row.dependencies}
+        alike = wanted.keys() - taught  # a row that teaches is trained alone
+        begun = {n: rows for n, rows in known.items() if alike >= set(rows)}
+        taken = {name for names in begun.values() for name in names}
         alone = [
             row
             for row in rows

@@ -82,6 +82,19 @@ def test_a_program_is_named_after_an_axis(tmp_path):
     assert planned(tmp_path, f"{path}=0.2,0.3") == {f"programs/{path}": names}
 
 
+def test_a_row_of_a_begun_program_that_teaches_is_trained_alone(tmp_path):
+    path = "baseline.optimizer.learning_rate"
+    student = dataclasses.replace(SMALL.spec("student"), teacher="baseline")
+    config = dataclasses.replace(SMALL, methods=(SMALL.spec("baseline"), student))
+    begun = {"begun": ("baseline", f"{path}=0.2", f"{path}=0.3")}
+    axes = (f"{path}=0.2,0.3", "student.alpha=0.5")
+    assert planned(tmp_path, *axes, config=config, programs=begun) == {
+        "methods/baseline": ["baseline"],
+        f"programs/{path}": list(begun["begun"][1:]),
+        "methods/student.alpha=0.5": ["student.alpha=0.5"],
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
