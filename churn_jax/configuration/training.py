@@ -341,8 +341,14 @@ class TrainConfig:
         if not isinstance(self.optimizer, OptimizerConfig):
             raise TypeError(f"optimizer must be an OptimizerConfig; {_OPTAX}")
         check_fields(self)
+        rates = self.optimizer.learning_rate, self.optimizer.weight_decay
         check_none(
             "",
+            (
+                any(np.shape(r) not in ((), (self.replicas,)) for r in rates),
+                f"learning_rate and weight_decay must be one number or {self.replicas},"
+                f" one per replica; got {rates[0]} and {rates[1]}",
+            ),
             (
                 self.seed_numbers and len(self.seed_numbers) != self.replicas,
                 f"seed_numbers must be empty or {self.replicas} numbers, one per "

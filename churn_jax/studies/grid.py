@@ -109,13 +109,14 @@ class Axis:
             return self
         own: Any = spec.method
         own = spec.config(config.train) if self.field in OPTIMIZER else own
-        start = float(attrgetter(self.field)(own))
-        if start == 0:
+        start = attrgetter(self.field)(own)
+        if np.ndim(start) or start == 0:
+            found = "one number per replica" if np.ndim(start) else "0"
             raise ValueError(
-                f"{self.path} is 0 in the preset, so a default grid cannot be "
+                f"{self.path} is {found} in the preset, so a default grid cannot be "
                 "derived; give --values"
             )
-        values = tuple(float(f"{f * start:.6g}") for f in FACTORS)
+        values = tuple(float(f"{f * float(start):.6g}") for f in FACTORS)
         fields = {f.name: f.metadata for f in dataclasses.fields(spec.method)}
         if fields.get(self.field, {}).get("within") == "from 0 to 1":
             values = tuple(v for v in values if v < 1 or v == start)
@@ -297,17 +298,18 @@ def stacked(
     trains = [row.config(config.train) for row in rows]
     replicas = trains[0].replicas
 
-    def column(*values):
-        return np.repeat(np.asarray(values, np.float32), replicas)
+    def column(*values):  # a number for each row, or one for each of its replicas
+        return np.ravel([np.broadcast_to(value, replicas) for value in values])
 
     numbers: dict[str, Any] = {
         "replicas": len(rows) * replicas,
         "seed_numbers": trains[0].numbers * len(rows),
     }
     for path in OPTIMIZER:
-        values = [float(attrgetter(path)(train)) for train in trains]
-        numbers[path] = tuple(value for value in values for _ in range(replicas))
-    method = jax.tree.map(column, *(row.method for row in rows))
+        numbers[path] = tuple(column(*map(attrgetter(path), trains)).tolist())
+    method = jax.tree.map(
+        lambda *values: np.float32(column(*values)), *(row.method for row in rows)
+    )
     return method, replaced(trains[0], numbers.items())
 
 

@@ -494,6 +494,10 @@ BAD = {
         ({"eval_batch_size": 0}, "eval_batch_size must be at least 1"),
         ({"eval_every_epochs": 0}, "eval_every_epochs must be at least 1"),
         ({"replicas": 3, "seed_numbers": (1, 2)}, "3 numbers, one per replica; got 2"),
+        (
+            {"optimizer": OptimizerConfig(learning_rate=(0.1, 0.2))},
+            r"number or 10, one per replica; got \(0.1, 0.2\) and 0.0001",
+        ),
         ({"mapping": "pmap"}, "auto, vmap, unroll, loop; got 'pmap'"),
         ({"sample": "half"}, "all, bootstrap; got 'half'"),
         ({"weights": "average"}, "one of last, best; got 'average'"),

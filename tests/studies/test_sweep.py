@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from churn_jax import reports
+from churn_jax.configuration import replaced
 from churn_jax.methods import Codistillation, Ramp, coefficient, pytree
 from churn_jax.studies import Axis, MethodSpec, StudyError, run_study, run_sweep
 from churn_jax.studies.folder import StudyFolder
@@ -60,6 +61,20 @@ def test_rates_are_swept_as_replica_leaves():
     _, train = stacked(SMALL, rows)
     assert train.optimizer.weight_decay == (0.0,) * 3 + (0.5,) * 3
     assert train.optimizer.learning_rate == (0.1,) * 6
+
+
+def test_numbers_of_each_replica_are_stacked():
+    own = ("optimizer.learning_rate", (0.1, 0.2, 0.3))
+    each = dataclasses.replace(SMALL.spec("both"), train=(own,))
+    alphas = np.float32([0.5, 0.6, 0.7])
+    each = replaced(each, [("method.alpha", alphas)])
+    config = dataclasses.replace(SMALL, methods=(SMALL.methods[0], each))
+    rows = grid_points(config, Axis("both", "beta", (0.1, 1.0))).values()
+    method, train = stacked(config, [*rows])
+    np.testing.assert_array_equal(method.alpha, np.tile(alphas, 2))
+    assert train.optimizer.learning_rate == own[1] * 2
+    with pytest.raises(ValueError, match=r"is one number per replica .* --values"):
+        Axis.parse("both.optimizer.learning_rate", config)
 
 
 def planned(out, *texts, config=SMALL, programs=()):
