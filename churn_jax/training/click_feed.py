@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from churn_jax import metrics
 from churn_jax.data.clicks import Clicks, Window
 from churn_jax.losses import binary_logits
+from churn_jax.training.checkpoint import CheckpointError
 from churn_jax.training.clicks import make_score
 from churn_jax.training.feed import ahead
 from churn_jax.training.partition import fetch, replicate
@@ -101,8 +103,18 @@ class ClickFeed:
         if new and primary:
             shape = self.scores.shape
             self.scores = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+            if hasattr(os, "posix_fallocate"):  # holes on a full disk are SIGBUS
+                with open(path, "r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         elif not new:
-            self.scores = np.load(path, mmap_mode="r+" if primary else "c")
+            try:
+                self.scores = np.load(path, mmap_mode="r+" if primary else "c")
+            except (FileNotFoundError, EOFError, ValueError) as error:
+                raise CheckpointError(
+                    f"{path} is missing or damaged, without which the checkpoints "
+                    "next to it cannot be continued; use another output folder or "
+                    "--fresh"
+                ) from error
 
     def batches(self, order: Any, number: int) -> Iterator[tuple[Window, Any]]:
         """The windows on the devices from `number` on, with their numbers."""

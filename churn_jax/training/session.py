@@ -129,8 +129,6 @@ def open_session(
         )
     if directory is not None:
         notes += _restore(session, directory)
-        if isinstance(session.feed, ClickFeed):
-            session.feed.open(directory / "scores.npy", new=session.done == 0)
     session.notes = tuple(dict.fromkeys(filter(None, notes)))
     return session
 
@@ -313,6 +311,8 @@ def _restore(session: Session, directory: Path) -> list[str]:
     try:
         states = [part.state for part in session.parts]
         restored = checkpoints.restore({"state": states, "best": session.best})
+        if isinstance(session.feed, ClickFeed):
+            session.feed.open(directory / "scores.npy", new=restored is None)
     except BaseException:
         checkpoints.close()
         raise

@@ -1,6 +1,8 @@
 """The loop: equal replicas, warm starts, going on where it stopped, settings."""
 
+import errno
 import json
+import os
 import threading
 
 import numpy as np
@@ -10,7 +12,7 @@ from churn_jax.data.augment import Augmentation
 from churn_jax.losses import binary_logits
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import Interrupted, MeshShape, Seeds, click_feed, train
-from churn_jax.training.checkpoint import OtherConfiguration
+from churn_jax.training.checkpoint import CheckpointError, OtherConfiguration
 from tests import reference_metrics as reference
 from tests.refusals import refusals
 from tests.training.test_loggers import Recorder
@@ -142,6 +144,23 @@ def test_a_pass_that_stopped_goes_on_as_if_it_had_not(tmp_path):
         *range(1, 7)
     ]
     assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + len(lines)
+
+
+def test_scores_have_room_on_the_disk_before_the_first_update(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        train_clicks(tiny_run(), few_clicks(), tmp_path)
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_checkpoints_whose_scores_are_lost_are_not_continued(tmp_path):
+    train_clicks(tiny_run(), few_clicks(), tmp_path)
+    (tmp_path / "scores.npy").unlink()
+    with pytest.raises(CheckpointError, match=r"scores.npy is missing .* --fresh"):
+        train_clicks(tiny_run(), few_clicks(), tmp_path)
 
 
 @pytest.mark.slow
