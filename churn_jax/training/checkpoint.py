@@ -99,7 +99,9 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=2, enable_async_checkpointing=False
+                max_to_keep=2,
+                enable_async_checkpointing=False,
+                cleanup_tmp_directories=True,  # of killed and failed writes
             ),
         )
 

@@ -212,6 +212,7 @@ def test_a_leftover_of_a_killed_write_is_no_checkpoint(two):
     left = two / "24.orbax-checkpoint-tmp-0"
     shutil.copytree(two / "16", left)
     assert_is(restore(two), 16)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None])
