@@ -171,6 +171,14 @@ def test_arrays_other_than_those_written_are_found(two, monkeypatch):
     assert "24 cannot be read (the checksum of ['key'] differs" in restored.skipped[0]
 
 
+def test_one_that_another_process_cannot_read_is_read_by_none(two, monkeypatch):
+    answers = iter((True, False, False))  # of 16, of 8, of the barrier
+    monkeypatch.setattr(checkpoint, "any_process", lambda own: next(answers))
+    restored = restore(two)
+    assert_is(restored, 8)
+    assert "16 cannot be read (another process could" in restored.skipped[0]
+
+
 def test_checksums_are_of_content_and_position_not_of_sharding():
     mesh = jax.make_mesh((2, 4), ("a", "b"))
     rng = np.random.default_rng(0)
