@@ -21,7 +21,7 @@ except ImportError:  # Windows
 
 
 _NAME = ".lock"
-# Device and inode of this process's lock files, which `fcntl` would let in again.
+# Device and inode of this process's lock files.
 _locked: dict[Path, tuple[int, int]] = {}
 
 
@@ -47,8 +47,9 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
         raise FolderInUseError(f"{folder} is in use by this process already")
     with open(path, "a+") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
+            # `lockf` would unlock once any copy of the file is closed here.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             file.seek(0)
             who = "another process"
             with contextlib.suppress(ValueError, KeyError, TypeError):

@@ -1,5 +1,6 @@
 """A folder is written by one launch; the lock of a killed process is taken over."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from tests.training import tiny
 _HOLDER = """
 import fcntl, json, sys
 file = open(sys.argv[1] + "/.lock", "a+")
-fcntl.lockf(file, fcntl.LOCK_EX)
+fcntl.flock(file, fcntl.LOCK_EX)
 json.dump({"host": "box", "process": 4711, "since": "2026-11-22T10:00:00+00:00"}, file)
 file.flush()
 print("locked", flush=True)
@@ -55,6 +56,14 @@ def test_one_process_does_not_lock_a_folder_twice(tmp_path):
             pass
     with lock_folder(tmp_path / "new"):
         pass
+
+
+def test_a_copy_of_a_locked_folder_does_not_unlock_it(tmp_path):
+    with lock_folder(tmp_path / "run"):
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        with open(tmp_path / "run" / ".lock") as file:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_what_a_killed_write_left_anywhere_in_a_folder_is_removed(tmp_path):
