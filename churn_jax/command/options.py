@@ -188,12 +188,17 @@ def _study_of(options: AllOfStudy, command: str) -> Any:
     from churn_jax.studies.own_data import data_facts, described, own_study, unknown
 
     def early(pair: tuple[str, Any]) -> bool:
-        return pair[0].startswith(("data.", "model."))
+        sizes = ("train.epochs", "train.batch_size")
+        return pair[0].startswith(("data.", "model.", *sizes))
 
-    asked = replaced(unknown(), filter(early, given))
-    asked = with_texts(asked, filter(early, assignments(options)[0]))
-    facts = data_facts(asked.data)
-    lengths = {"epochs": options.epochs or 0, "batch_size": options.batch_size or 0}
+    texts = [*filter(early, assignments(options)[0])]
+    asked = with_texts(replaced(unknown(), filter(early, given)), texts)
+    facts, named = data_facts(asked.data), dict([*given, *texts])
+    lengths = {
+        name: getattr(asked.train, name)
+        for name in ("epochs", "batch_size")
+        if f"train.{name}" in named
+    }
     recipe = own_study(asked.data, facts, model=asked.model, **lengths)
     return described(recipe, configured(recipe, given, options), facts)
 
