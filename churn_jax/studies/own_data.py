@@ -199,6 +199,9 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     course = attrgetter("schedule", "warmup_epochs", "final_factor")
     if course(train.optimizer) != course(optimizer):
         settle = "its schedule as given"
+    if (name := train.optimizer.name) != optimizer.name:
+        other = f"chosen for {optimizer.name}, so give one for {short_name(name)}"
+        settle = f"{other}; {settle}"
     table = [  # setting, what is chosen where nothing is given, and why
         ("model.name", *_network(facts)),
         ("train.optimizer.name", optimizer.name, family.reason),

@@ -95,6 +95,8 @@ def test_options_change_the_recipe_and_lengths_what_follows_from_them(images, le
     assert (
         config.notes[4] == f"{config.notes[4].split(' (')[0]} (its schedule as given)."
     )
+    config, _ = read_study([*words, "--optimizer", "adam"])
+    assert " (chosen for sgd, so give one for adam; warm-up, then" in config.notes[4]
 
 
 def test_notes_of_a_stream_are_of_a_stream():
