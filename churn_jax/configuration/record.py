@@ -77,8 +77,8 @@ class RowRecord:
     parameters: int | None = None  # trained numbers per replica
     mapping: str = ""  # mapping of the replicas on one device
     stopped: tuple[Stopped, ...] = ()  # replicas that were frozen
-    # True if one pass of one network answers for all members (MIMO)
-    one_pass: bool = False
+    # passes that answer for all members; of MIMO, one answers for several
+    passes: int | None = None
 
     @property
     def method(self) -> Method:
@@ -98,8 +98,8 @@ class RowRecord:
     @property
     def inference_cost(self) -> float | None:
         """Of the deployed prediction, relative to one network; None for a plan."""
-        cost = 1.0 if self.one_pass else float(self.method.inference_cost)
-        return cost if self.trained else None
+        cost = self.method.inference_cost
+        return float(min(cost, self.passes or cost)) if self.trained else None
 
     @property
     def stopped_replicas(self) -> tuple[int, ...]:

@@ -309,7 +309,7 @@ def row_records(
             spec=spec,
             dependencies=config.dependencies(spec),
             training_cost=_training_cost(config, spec),
-            one_pass=_one_pass(config, spec),
+            passes=_passes(config, spec),
             seconds=round(trained.seconds / count, 3),
             compile_seconds=round(trained.compile_seconds / count, 3),
             parameters=trained.parameters,
@@ -327,18 +327,26 @@ def row_records(
     return (*own, *map(averaged, own)) if trained.run.config.ema_decay else own
 
 
-def _training_cost(config: StudyConfig, spec: MethodSpec) -> float:
-    """Networks trained, with those of its teachers; old models are deployed already."""
-    own = 1.0 if _one_pass(config, spec) else float(spec.method.members)
+def _training_cost(config: StudyConfig, spec: MethodSpec, members: int = 0) -> float:
+    """Networks trained, with those of its teachers; old models are deployed already.
+
+    `members` is the number of networks that teach; 0 is all.
+    """
+    cost = float(members or _passes(config, spec))
     if spec.teacher is None:
-        return own
+        return cost
     teacher = config.spec(spec.teacher)
-    cost = _training_cost(config, teacher)
-    if spec.teaching.members:
-        cost *= spec.teaching.members / teacher.method.members
-    return own + cost
+    return cost + _training_cost(config, teacher, spec.teaching.members)
 
 
-def _one_pass(config: StudyConfig, spec: MethodSpec) -> bool:
-    sharing = None if spec.separate else (spec.model or config.model).sharing
-    return sharing is not None and (sharing.kind, sharing.heads) == ("mimo", 0)
+def _passes(config: StudyConfig, spec: MethodSpec) -> int:
+    """Passes that answer for all members: one network of MIMO answers for several."""
+
+    def passes(network: str | ModelConfig, size: int) -> int:
+        own = model if isinstance(network, str) else network
+        mimo = own.sharing is not None and own.sharing.kind == "mimo"
+        return size // own.heads(size) if mimo and not spec.separate else size
+
+    model = spec.model or config.model
+    networks = spec.models or ((model, spec.method.members),)
+    return sum(passes(*part) for part in networks)

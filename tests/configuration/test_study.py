@@ -454,16 +454,29 @@ def test_separate_networks_are_another_row():
     assert not is_baseline(dataclasses.replace(config, model=BE), uncoupled)
 
 
-def test_a_mimo_network_is_counted_once():
+def cost_of(config):
+    """The record of the last row, as its training gives it."""
     numbers = {"stopped": (), "seconds": 1.0, "compile_seconds": 1.0, "parameters": 1}
-    program = SimpleNamespace(rows=(row(method=FOUR),), mapping="vmap")
+    program = SimpleNamespace(rows=config.methods[-1:], mapping="vmap")
     run = SimpleNamespace(config=TrainConfig(replicas=1))
     trained = SimpleNamespace(run=run, program=program, **numbers)
-    for sharing, cost in ((Sharing("mimo"), 1.0), (Sharing(), 4.0)):
+    (record,) = row_records(config, program, trained)
+    return record.training_cost, record.inference_cost
+
+
+def test_a_mimo_network_is_counted_once_for_its_heads():
+    of = [(Sharing("mimo", heads=heads), 4 / (heads or 4)) for heads in (0, 4, 2, 1)]
+    for sharing, cost in (*of, (Sharing(), 4.0)):
         model = dataclasses.replace(BE, sharing=sharing)
-        config = dataclasses.replace(study(*program.rows), model=model)
-        (record,) = row_records(config, program, trained)
-        assert record.training_cost == record.inference_cost == cost
+        config = dataclasses.replace(study(row(method=FOUR)), model=model)
+        assert cost_of(config) == (cost, cost)
+
+
+def test_a_teacher_costs_its_networks_that_teach_and_its_own_teacher():
+    two, one = EnsembleDistillation(members=2), EnsembleDistillation()
+    student = row(name="b", method=two, teacher="a")
+    last = row(name="c", method=one, teacher="b", teaching=Teaching(members=1))
+    assert cost_of(study(row(name="a", method=FOUR), student, last)) == (1 + 1 + 4, 1.0)
 
 
 def test_sharing_has_options_where_a_preset_has_it():
