@@ -28,6 +28,7 @@ from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import check_used, read_side, same_file
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
+from churn_compare.stored_logits import StoredLogits
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _ONE_RUN = 1 / 3  # least share of the excess that must remain without any one run
@@ -280,9 +281,11 @@ def of_classes(side: Table) -> Table:
     predicted = side.values if side.kind == "classes" else side.decisions
     if predicted is None:
         order = class_order(names)  # ties go to the first class by name
-        blocks = (side.values[:, i : i + _ROWS] for i in range(0, side.examples, _ROWS))
-        found = [order[block[..., order].argmax(axis=-1)] for block in blocks]
-        predicted = np.concatenate(found, axis=1)
+        logits = StoredLogits.of(side.values)
+        predicted = np.empty(logits.shape[:2], np.int32)
+        for run, start in np.ndindex(len(logits), -(-side.examples // _ROWS)):
+            at = slice(start * _ROWS, (start + 1) * _ROWS)
+            predicted[run, at] = order[logits[run, at][:, order].argmax(axis=-1)]
     texts = arrow.array(names).take(arrow.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:

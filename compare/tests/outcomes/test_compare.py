@@ -13,6 +13,7 @@ from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import Gate, GateError, gates_by_name
 from churn_compare.outcomes import noise_floor, read_outcomes
+from churn_compare.store import ShardWriter, write_index
 from tests.cases import csv_file, fails, harness, jsonl
 
 FLIPS = "negative_flip_rate"
@@ -461,6 +462,14 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     assert found["runs_differ"].value == pytest.approx(differ)
     assert found["runs_agree"].value == np.mean((classes == classes[0]).all(axis=0))
     np.testing.assert_allclose(found.of_runs, (classes == labels).mean(axis=1))
+    for shard in range(2):
+        at = slice(20 * shard, 20 * (shard + 1))
+        facts = ids[at], labels[at], 3, 3
+        with ShardWriter(tmp_path / "store", shard, 2, *facts) as writer:
+            writer.write(logits[:, at])
+    write_index(tmp_path / "store", 2)
+    of_store = noise_floor(tmp_path / "store")["prediction"]
+    assert of_store["runs_differ"] == found["runs_differ"]
     page = tmp_path / "noise.html"
     words = ["--noise", *map(str, paths), "--html", str(page)]
     assert main(words) == 0 and "<h2>The runs</h2>" in page.read_text()
