@@ -134,8 +134,6 @@ def compare(
     """
     wanted = as_gates(gates)
     by = names_of(by)
-    # With two kinds, two columns of one file are compared.
-    same = settle(same_file(old, new) if old_kind == new_kind else (), confirm)
     if by and slices is not None:
         raise ValueError("slices are given, so `by` has nothing to choose from")
     if pool is not None and slices is None and pool not in by:
@@ -159,7 +157,7 @@ def compare(
         prediction_column=prediction_column,
     )
     return compare_pair(
-        dataclasses.replace(pair, notes=(*pair.notes, *same)),
+        pair,
         gates=wanted,
         equivalent=equivalent,
         waivers=waivers_of(gates, waivers),
@@ -466,6 +464,7 @@ def outcome_sides(old: Any, new: Any, **columns: Any) -> list[Table]:
 def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
     """Two versions, joined, and what each example adds to their first measure."""
     reading = {name: given for name, given in reading.items() if given is not None}
+    confirm = reading.get("confirm", ())
     outcome_options = ("score_columns", "lower_is_better", "grades")
     columns = {name: reading.pop(name) for name in outcome_options if name in reading}
     classes = {"kind", "old_kind", "new_kind", "prediction_column"} & reading.keys()
@@ -477,15 +476,18 @@ def read_either(old: Any, new: Any, **reading: Any) -> tuple[Pair, Numbers]:
             )
         columns |= {"target_column": label_column}
         columns |= {"id_column": reading.get("id_column")}
+        said = settle(same_file(old, new), confirm)
         pair = join(*outcome_sides(old, new, **columns), **reading)
         first, *others = (of.name for of in pair.measures)
         if others:
-            said = f"Only {first} is used here, and not {', '.join(others)}; "
-            said += "to use another, leave its column out."
-            pair = dataclasses.replace(pair, notes=(*pair.notes, said))
+            only = f"Only {first} is used here, and not {', '.join(others)}; "
+            said = (*said, only + "to use another, leave its column out.")
+        pair = dataclasses.replace(pair, notes=(*pair.notes, *said))
         return pair, Numbers(pair.measures[0])
     pair = read_pair(old, new, label_column=label_column, **reading)
     scanned = scan(dataclasses.replace(pair, slices={}))
+    said = settle(class_doubts(pair, scanned), confirm)
+    pair = dataclasses.replace(pair, notes=(*pair.notes, *said))
     if pair.old.runs == pair.new.runs:
         scanned = run_by_run(scanned)
     return pair, class_numbers(scanned, pair.labels)

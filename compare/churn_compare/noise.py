@@ -1,5 +1,6 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
+import dataclasses
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -23,11 +24,13 @@ from churn_compare.measures import Measure, Normalization
 from churn_compare.pair import Pair, Table, class_order
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, account_lines, settle
+from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, Rows, equal, join
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import check_used, read_side, same_file
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
+from churn_compare.scanning import scan
 from churn_compare.stored_logits import StoredLogits
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
@@ -228,7 +231,7 @@ def noise_floor(
         settle([Doubt("same-file", said)], confirm)
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
-    sides = [_read(given, columns, scores) for given in runs]
+    sides = [_read(given, columns, scores, confirm) for given in runs]
     check_used(None, sides, columns)
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("a noise floor needs at least two runs; got one")
@@ -263,7 +266,7 @@ def noise_floor(
     )
 
 
-def _read(given: Any, columns: dict, scores: dict) -> Table:
+def _read(given: Any, columns: dict, scores: dict, confirm: Sequence[str]) -> Table:
     if isinstance(given, Table):
         return given
     if scores["score_columns"] or has_outcomes(given):
@@ -272,10 +275,10 @@ def _read(given: Any, columns: dict, scores: dict) -> Table:
         raise PredictionsError("grades are for scores; here are predicted classes")
     id_column, label_column = columns["id_column"], columns["target_column"]
     side = read_side(given, id_column=id_column, label_column=label_column)
-    return of_classes(side)
+    return of_classes(side, confirm)
 
 
-def of_classes(side: Table) -> Table:
+def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
     """Predicted classes as outcomes."""
     names = side.class_names or tuple(map(str, range(side.classes)))
     predicted = side.values if side.kind == "classes" else side.decisions
@@ -286,6 +289,11 @@ def of_classes(side: Table) -> Table:
         for run, start in np.ndindex(len(logits), -(-side.examples // _ROWS)):
             at = slice(start * _ROWS, (start + 1) * _ROWS)
             predicted[run, at] = order[logits[run, at][:, order].argmax(axis=-1)]
+    decided = {"values": predicted, "class_names": names, "decisions": None}
+    both = [dataclasses.replace(side, kind="classes", **decided)] * 2
+    pair = join(*both, confirm=confirm)
+    doubts = class_doubts(dataclasses.replace(pair, old=side, new=side), scan(pair))
+    settle(dict.fromkeys(doubts), confirm)
     texts = arrow.array(names).take(arrow.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:

@@ -22,6 +22,8 @@ from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
+from churn_compare.reading.account import settle
+from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_text
 from churn_compare.reading.sides import same_file
@@ -336,9 +338,11 @@ def repair(
         raise PredictionsError(
             "the validation and the test predictions have different classes"
         )
-    rule, candidates = _choose(chosen_on, allowed)
+    confirm, found = reading.get("confirm", ()), scan(chosen_on)
+    settle(class_doubts(chosen_on, found), confirm)
+    rule, candidates = _choose(chosen_on, found, allowed)
     shared: dict = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
-    shared |= {"level": level, "confirm": reading.get("confirm", ())}
+    shared |= {"level": level, "confirm": confirm}
     before = scan(test)
     shipped = compare_pair(test, scanned=before, **shared)
     with tempfile.TemporaryFile() as file:
@@ -423,9 +427,10 @@ def _temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     return float(np.exp(optimize.minimize_scalar(nll, bounds=(-3, 3)).x))
 
 
-def _choose(pair: Pair, loss: float) -> tuple[Rule, tuple[Candidate, ...]]:
+def _choose(
+    pair: Pair, found: Scanned, loss: float
+) -> tuple[Rule, tuple[Candidate, ...]]:
     """The rule with the fewest negative flips at the accuracy of the new version."""
-    found = scan(pair)
     old, new, labels = found.old.predicted[0], found.new.predicted[0], pair.labels
 
     def candidate(rule: Rule, served: np.ndarray) -> Candidate:

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from churn_compare import Rule, apply, compare, repair, serving
+from churn_compare import Rule, apply, compare, repair, serving, size
 from churn_compare.cli import main
+from churn_compare.outcomes import noise_floor
 from churn_compare.serving import Candidate, frontier
 from tests.cases import csv_file, fails
 
@@ -149,6 +150,13 @@ def test_what_is_refused():
     several = [of | {"logits": np.stack([of["logits"]] * 2)} for of in test]
     fails("2 runs; give the one that", repair, *several, validation=validation)
     fails("different classes", repair, *test, validation=versions(300, 1, classes=6))
+    shifted = [of | {"labels": (of["labels"] + 1) % 5} for of in validation]
+    said = "is right on .* by chance it would .* add --confirm below-chance"
+    fails(said, repair, *test, validation=shifted)
+    given = {"validation": shifted, "confirm": "below-chance"}
+    assert repair(*test, **given).shipped.examples == 300
+    fails(said, size, *shifted)
+    fails(said, noise_floor, *shifted)
     plain = [
         {"labels": of["labels"], "predictions": of["logits"].argmax(-1)} for of in test
     ]
@@ -194,3 +202,6 @@ def test_the_command(tmp_path, capsys):
     assert main(["repair", *names[2:]]) == 2
     assert "needs OLD, NEW, --validation" in capsys.readouterr().err
     assert main([*words[:-1], names[0]]) == 2
+    for once in (["size", names[3]], ["repair", *names[2:], "--validation", names[0]]):
+        assert main([*once, once[-1]]) == 2
+        assert "old and new are the same file" in capsys.readouterr().err

@@ -46,7 +46,7 @@ from churn_compare.reading.outcome_measures import (
     never_right,
 )
 from churn_compare.reading.outcomes import text_of
-from churn_compare.reading.sides import check_used, read_side, side_names
+from churn_compare.reading.sides import check_used, read_side, same_file, side_names
 
 Errors = Literal["wrong", "drop", "refuse"]
 _FEW = 10  # distinct values; with fewer, equal counts may be chance
@@ -208,6 +208,9 @@ def read_pair(
     # The column of separate labels may be called otherwise.
     own: dict[str, Any] = columns | ({} if labels is None else {"label_column": None})
     own |= {"prediction_column": prediction_column}
+    # With two kinds, two columns of one file are compared.
+    same = same_file(old, new) if old_kind == new_kind else ()
+    said = settle(same, joining.get("confirm", ()))
     ids = None if ids is None else read_ids(ids, id_column)
     kinds = old_kind or kind, new_kind or kind
     sides = [
@@ -215,7 +218,8 @@ def read_pair(
         for given, name, of in zip((old, new), side_names(old, new), kinds)
     ]
     check_used(ids, sides, own)
-    return join(*sides, labels=labels, **columns, **joining)
+    pair = join(*sides, labels=labels, **columns, **joining)
+    return dataclasses.replace(pair, notes=(*pair.notes, *said))
 
 
 def _comparable(
