@@ -19,8 +19,9 @@ test of equal versions; `precision` how often a change of accuracy as large as t
 detectable one is found, and one as large as the margin is taken for equivalent.
 `pooled` has the mean change over several benchmarks, and its test on equal versions.
 `labels` has flips by the labels of some of the changed examples (rows: examples, churn,
-shares of it that get worse and better, labels), and `deciding` the median number of
-these that decide a limit. `size` has how often comparisons decide of the sizes that
+shares of it that get worse and better, labels; or labels of changed examples in each
+stratum and the share that gets worse), and `deciding` the median number of labels that
+decide a limit. `size` has how often comparisons decide of the sizes that
 `churn-compare size` names, which promises 80 %; the pilot has 20,000 examples.
 """
 
@@ -376,12 +377,37 @@ def cells_pooled() -> Iterator[Cell]:
         yield label, trial
 
 
-def sampled(N: int, changed: int, worse: np.ndarray, better: np.ndarray) -> Sampled:
-    """The labels of some changed examples, drawn at random."""
-    parts = (worse, better, better - worse)
-    squares = tuple(float(np.mean(np.square(part))) for part in parts)
-    means = float(worse.mean()), float(better.mean())
-    return Sampled(N, (Stratum("", changed, len(worse), *means, squares),), 0.95)
+def sampled(N: int, *strata: tuple[int, np.ndarray, np.ndarray]) -> Sampled:
+    """Some changed examples of each stratum, drawn at random: which flip."""
+    found = []
+    for k, (changed, worse, better) in enumerate(strata):
+        parts = (worse, better, better - worse)
+        squares = tuple(float(np.mean(np.square(part))) for part in parts)
+        means = float(worse.mean()), float(better.mean())
+        found.append(Stratum(str(k), changed, len(worse), *means, squares))
+    return Sampled(N, tuple(found), 0.95)
+
+
+def hits(drawn: Sampled, *flips: tuple[float, float]) -> list[bool]:
+    """True if the interval of these examples, or of new ones, holds the true number."""
+    found = []
+    for population, (w, b) in enumerate(flips):
+        for name, true in zip(NAMES, (w, b, b - w)):
+            ends = ends_of(drawn, name, population=bool(population))
+            slack = 1e-12 * (population == 0)
+            found.append(ends.low - slack <= true <= ends.high + slack)
+    return found
+
+
+# Changed examples of 10,000, the share of them that gets worse, and labels, by stratum.
+BY = (
+    ((1000, 0.05, 20), (40, 0.25, 20)),
+    ((1000, 0.05, 20), (200, 0.25, 20)),
+    ((800, 0.1, 10), *[(100, 0.3, 10)] * 3),
+    ((100, 0.3, 20), (100, 0.3, 2)),
+    ((100, 0.3, 50), (100, 0.3, 1)),
+    [(200, 0.2, 10)] * 4,
+)
 
 
 def cells_labels() -> Iterator[Cell]:
@@ -399,19 +425,27 @@ def cells_labels() -> Iterator[Cell]:
                 return [np.nan] * 7
             worse = 1.0 * (fate[rows] < lost)
             better = (fate[rows] >= lost) * 1.0 * (fate[rows] < lost + gained)
-            drawn = sampled(N, len(rows), worse[:labels], better[:labels])
+            drawn = sampled(N, (len(rows), worse[:labels], better[:labels]))
             here = worse.sum() / N, better.sum() / N
-            found = []
-            for population, (w, b) in enumerate((here, (churn * lost, churn * gained))):
-                for name, true in zip(NAMES, (w, b, b - w)):
-                    ends = ends_of(drawn, name, population=population)
-                    slack = 1e-12 * (population == 0)
-                    found.append(ends.low - slack <= true <= ends.high + slack)
+            found = hits(drawn, here, (churn * lost, churn * gained))
             low, high = confidence_sequence(worse[: min(labels, 400)], len(rows), 0.95)
             return [*found, low - 1e-12 <= worse.mean() <= high + 1e-12]
 
         count = "all" if labels == 10**9 else labels
         yield f"{N}, {100 * churn:g} %, {lost:g} and {gained:g}, {count}", trial
+    for strata in BY:
+
+        def by(rng, number, strata=strata, N=10_000):
+            drawn, here, there = [], np.zeros(2), np.zeros(2)
+            for changed, lost, labels in strata:
+                fate = rng.random(rng.binomial(N, changed / N))
+                worse, better = 1.0 * (fate < lost), 1.0 * (fate > 0.9)
+                here += np.array([worse.sum(), better.sum()]) / N
+                there += np.array([lost, 0.1]) * changed / N
+                drawn.append((len(fate), worse[:labels], better[:labels]))
+            return [*hits(sampled(N, *drawn), here, there), np.nan]
+
+        yield " + ".join(f"{n} of {M}, {100 * p:g} %" for M, p, n in strata), by
 
 
 def cells_deciding() -> Iterator[Cell]:
@@ -429,7 +463,7 @@ def cells_deciding() -> Iterator[Cell]:
                 return [np.nan] * 4
 
             def one_look(n: int):
-                drawn = sampled(N, changed, worse[:n], 0 * worse[:n])
+                drawn = sampled(N, (changed, worse[:n], 0 * worse[:n]))
                 ends = ends_of(drawn, "negative_flip_rate")
                 return ends.low, ends.high
 

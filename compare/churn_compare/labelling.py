@@ -328,23 +328,29 @@ def ends_of(
     n, means = np.minimum(M, more * n), (lost, gained, gained - lost)[which]
     value = float(np.sum(M * means) / N)
 
-    def ends(scale: float, variance: float, draws: float) -> np.ndarray:
-        of = max(variance, 0.0) / scale**2, _quantile(sampled.level), draws
+    def ends(lost: Any, gained: Any, variance: Any, draws: Any) -> np.ndarray:
+        of = np.maximum(variance, 0.0), _quantile(sampled.level), draws
         if which < 2:
-            return np.array(share_ends(value / scale, *of)) * scale
-        up, down = (np.sum(M * part) / N / scale for part in (gained, lost))
-        return np.array(difference_ends(up, down, *of)) * scale
+            return np.array(share_ends((lost, gained)[which], *of))
+        return np.array(difference_ends(gained, lost, *of))
 
     left = (M - n) / np.maximum(M - 1, 1)
     low = high = value
     if left.any():
-        parts = np.square(M / N) / n * left
+        whole, spread = M.sum() / N, squares - np.square(means)
+        parts = np.square(M / M.sum()) / n * left
         # Number of draws with replacement that give the same variance.
-        draws = np.square(M.sum() / N) / parts.sum()
-        variance = np.sum(parts * (squares - np.square(means)))
-        low, high = ends(M.sum() / N, variance, draws)
+        means_of_all = (M @ part / M.sum() for part in (lost, gained))
+        low, high = whole * ends(*means_of_all, parts @ spread, 1 / parts.sum())
+        # A stratum without a flip adds nothing to this variance, so squared distances
+        # of the ends of each stratum are added, too, and the wider interval counts.
+        draws = n / np.where(left > 0, left, 1e-300)
+        away = M / N * (ends(lost, gained, spread / draws, draws) - means)
+        wide = np.sqrt(np.square(away).sum(axis=1))
+        low, high = min(low, value - wide[0]), max(high, value + wide[1])
     if population:  # squared distances are added
-        outer = ends(1.0, (np.sum(M * squares) / N - value**2) / N, N)
+        means_of_all = (M @ part / N for part in (lost, gained))
+        outer = ends(*means_of_all, (M @ squares / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
     if unknown := sampled.changed - M.sum():  # strata without a label

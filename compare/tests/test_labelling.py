@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import itertools
 import json
 import pathlib
 import shlex
@@ -9,6 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from churn_compare import compare, compare_outcomes, label_queue, labelling
 from churn_compare.cli import main
@@ -255,6 +257,30 @@ def test_a_part_by_hand():
         assert few == 1 + enough.index(True)
         always = dataclasses.replace(sampled, any_time=True)
         assert few < more_labels(always, FLIPS[0], limit) <= 48  # as it is wider
+
+
+@pytest.mark.parametrize(
+    "strata",  # changed, of these worse, labels
+    [
+        ((1000, 50, 20), (40, 10, 20)),
+        ((100, 30, 20), (100, 30, 2)),
+        [(200, 40, 10)] * 2,
+    ],
+)
+def test_strata_are_covered_by_exact_enumeration(strata):
+    chances = [stats.hypergeom(*of).pmf(np.arange(of[2] + 1)) for of in strata]
+    true, held = sum(worse for _, worse, _ in strata) / 10_000, 0.0
+    for hits in itertools.product(*(range(n + 1) for *_, n in strata)):
+        shares = [hit / n for hit, (*_, n) in zip(hits, strata, strict=True)]
+        given = [
+            Stratum("", changed, n, share, 0.0, (share, 0.0, share))
+            for share, (changed, _, n) in zip(shares, strata, strict=True)
+        ]
+        found = ends_of(Sampled(10_000, tuple(given), 0.95), FLIPS[0])
+        assert 0 <= found.low <= found.value <= found.high
+        if found.low <= true <= found.high:
+            held += np.prod([of[hit] for of, hit in zip(chances, hits, strict=True)])
+    assert held > 0.925
 
 
 @pytest.mark.parametrize(("size", "share"), [(60, 0.3), (200, 0.1), (200, 0.9)])
