@@ -395,15 +395,17 @@ def _at_any_time(
     values = (worse, better, better - worse)[NAMES.index(name)]
     # Half of the error probability is for these examples, half for new ones.
     level = (1 + sampled.level) / 2 if population else sampled.level
+    z = _quantile(level)
     ends = confidence_sequence((1 + values) / 2 if gain else values, changed, level)
     low, high = ((2 * end - 1 if gain else end) * changed / N for end in ends)
     if population and gain:
         rate = np.mean(worse + better) if len(worse) else 1.0
-        spread = _quantile(level) * np.sqrt(rate * changed / N / N)
-        low, high = low - spread, high + spread
+        spread = z * np.sqrt(rate * changed / N / N)
+        spread = max(spread, share_ends(0.0, 0.0, z, N)[1])  # new examples may flip
+        low, high = max(low - spread, -1.0), min(high + spread, 1.0)
     elif population:
         (low, _), (_, high) = (
-            share_ends(at, at * (1 - at) / N, _quantile(level), N) for at in (low, high)
+            share_ends(at, at * (1 - at) / N, z, N) for at in (low, high)
         )
     value = float(np.mean(values) * changed / N) if len(values) else np.nan
     return Interval(value if changed else 0.0, float(low), float(high))

@@ -156,6 +156,10 @@ def test_slices_with_all_labels_are_exact_and_those_without_any_are_open():
     assert [gate.state for gate in found.gates] == ["inconclusive"] * 2
     assert "part b" in found.gates[0].line and found.gates[0].where == "part b"
     assert "8 of 8" in plain_text(found.terminal(full=True))
+    for any_time in (False, True):  # new examples of a slice without a change may flip
+        c = compare(old, new, **given, any_time=any_time).groups[2]
+        one = 1 / c.examples
+        assert c[FLIPS[2]].low < -one < c[FLIPS[2]].value == 0 < one < c[FLIPS[2]].high
     gates = {"max_slice_nfr": "100%", "min_slice_accuracy_gain": "-99.9%"}
     found = compare(old, new, gates=gates, **given)
     assert [gate.state for gate in found.gates] == ["pass", "inconclusive"]
