@@ -71,7 +71,12 @@ class Run:
                 f"batch, and nowhere else; got {sample!r} and "
                 f"{', '.join(network.name for network in misfits)}",
             ),
-            (gates > 1, f"the committee has {gates} gate group(s); it can have one"),
+            (
+                sample == "split" and self.config.mesh.data > 1,
+                "members split the rows of a device, so that examples would depend on "
+                "the mesh; train with data=1 in the mesh",
+            ),
+            (gates > 1, f"the committee has {gates} gate groups; it can have one"),
             (
                 gates and deploys != "gate",
                 "the committee has a gate group; "

@@ -438,7 +438,10 @@ test_bad_sharing_is_named = refusals(
 def test_a_split_batch_and_its_method_go_together():
     split = dataclasses.replace(BE, sharing=Sharing(batches="split"))
     method = dataclasses.replace(FOUR, member_sample="split")
-    Run("row", method, row(method=method).groups(split, 10), TrainConfig())
+    parts = row(method=method).groups(split, 10)
+    Run("row", method, parts, TrainConfig())
+    with pytest.raises(ValueError, match="row: members split the rows of a device, so"):
+        Run("row", method, parts, TrainConfig(mesh=MeshShape(data=2)))
     for given, model in ((FOUR, split), (method, BE)):
         with pytest.raises(ValueError, match="row: member_sample must be 'split'"):
             Run("row", given, row(method=given).groups(model, 10), TrainConfig())

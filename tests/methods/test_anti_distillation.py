@@ -285,7 +285,7 @@ def test_the_gate_is_no_member_and_needs_a_method_that_trains_it():
     assert sum(g.members for g in run.groups) == 2
     with pytest.raises(ValueError, match="deploy='mean_probs' would not train it"):
         run_of(AntiDistillation(), groups)
-    with pytest.raises(ValueError, match="2 gate group"):
+    with pytest.raises(ValueError, match="2 gate groups"):
         run_of(AntiDistillation(deploy="gate"), [*groups, GATE])
     one_for_all = Group(from_linen(Gate(2), name="gate"), 1, gate=True)
     shared = run_of(
