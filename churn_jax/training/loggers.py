@@ -203,7 +203,12 @@ class CsvLogger:
         if self._path.exists():
             with self._path.open(newline="") as file:
                 rows = [row for row in csv.DictReader(file) if None not in row.values()]
-            self._rows = [row for row in rows if int(row["step"]) <= run.step]
+            steps = [str(row.get("step")) for row in rows]
+            self._rows = [
+                row
+                for row, step in zip(rows, steps)
+                if step.isdecimal() and int(step) <= run.step
+            ]
 
     def log(self, values: Values, step: int) -> None:
         """Adds a row: the file is written whole, so that columns may be added."""
@@ -244,10 +249,11 @@ class Loggers(list[Logger]):
 
     name: str
     on_note: Callable[[str], None]
+    started: list[Logger]
 
     def start(self, run: LoggedRun, on_note: Callable[[str], None]) -> None:
         """Starts all."""
-        self.name, self.on_note = run.name, on_note
+        self.name, self.on_note, self.started = run.name, on_note, []
         self._each("start", run)
 
     def log(self, record: Mapping[str, Any]) -> None:
@@ -256,17 +262,20 @@ class Loggers(list[Logger]):
         self._each("log", values, int(values.pop("step")))
 
     def close(self, finished: bool) -> None:
-        """Closes all."""
+        """Closes all that were started."""
         self._each("close", finished)
 
     def _each(self, method: str, *args: Any) -> None:
-        for logger in tuple(self):
+        for logger in tuple(self if method == "start" else self.started):
+            if method == "start":
+                self.started.append(logger)
             try:
                 getattr(logger, method)(*args)
             except Exception as error:  # of whatever package it is
                 if isinstance(logger, _FILES) and isinstance(error, _RAISED):
                     raise
                 self.remove(logger)
+                self.started.remove(logger)
                 said = " ".join(str(error).split())[:_LONGEST] or type(error).__name__
                 self.on_note(
                     f"{self.name}: {type(logger).__name__} failed, and training "

@@ -128,6 +128,9 @@ def test_a_resumed_table_has_each_row_once(tmp_path):
         file.write("32,4")  # cut by a kill
     log(logger, tmp_path, [3], step=16)
     assert (tmp_path / "metrics.csv").read_bytes() == whole
+    (tmp_path / "metrics.csv").write_bytes(whole.replace(b"\n24,", b"\nx,2\n24,"))
+    log(logger, tmp_path, [3], step=16)
+    assert (tmp_path / "metrics.csv").read_bytes() == whole
     first, *_, last = rows_in(tmp_path)
     assert list(first) == [
         *("step", "epoch", "seconds", "train/loss"),
@@ -179,6 +182,12 @@ def test_a_full_disk_under_our_own_files_stops_training_at_once(tmp_path, monkey
         loggers.log(record(1))
     loggers.close(False)
     assert len(notes) == 1
+    waiting = Recorder()  # is not closed, as it was not started
+    loggers = Loggers([CsvLogger(), waiting])
+    with pytest.raises(ValueError, match="CsvLogger needs a folder"):
+        loggers.start(LoggedRun("pair"), notes.append)
+    loggers.close(False)
+    assert waiting.closed == []
 
 
 def test_without_tensorboardx_training_goes_on(tmp_path, monkeypatch):
