@@ -159,7 +159,7 @@ def _check_network(
 _ROWS = 7
 
 
-@functools.lru_cache(maxsize=64)  # rows of a study share their network
+@functools.lru_cache(maxsize=4)  # rows of a study share one, given weights included
 def _traced(
     network: Network, example: jax.ShapeDtypeStruct, shards: int
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
