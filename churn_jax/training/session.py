@@ -115,6 +115,8 @@ def open_session(
     """Places data, weights and teachers on the mesh; restores the last checkpoint."""
     if run.clicks is None:
         moments = plain_numbers(mean), plain_numbers(std)
+        if not np.all(np.greater(moments[1], 0.0)):
+            raise ValueError(f"{run.name}: std must be above 0; got {moments[1]}")
         session = _of_networks(run, dataset, as_teachers(teacher), start, *moments)
     elif teacher is not None or start is not None:
         raise ValueError(f"{run.name}: a click model learns without a teacher or start")
@@ -140,6 +142,8 @@ def _of_networks(
     steps_per_epoch = run.steps_per_epoch(len(train))
     example = split_example(train)
     check_run(run, dataset)
+    if run.keep and start is None:
+        raise ValueError(f"{run.name}: keep={run.keep} needs a start, which it keeps")
     cached, times = (teachers.cached, teachers.repeats) if teachers else (None, 1)
     for trained in teachers.trained if teachers is not None else ():
         trained.run.method.check_teaches(run.name)
@@ -152,10 +156,11 @@ def _of_networks(
             )
         if (count := times * trained.run.config.replicas) != config.replicas:
             raise ValueError(f"{run.name}: {trained.run.name} teaches {count} replicas")
-    if cached is not None and cached.shape[2] != len(train.labels):
+    sizes = config.replicas // times, 1, len(train.labels), dataset.num_classes
+    if cached is not None and cached.shape != sizes:
         raise ValueError(
-            f"{run.name}: cached logits are of {cached.shape[2]} examples, "
-            f"the training set has {len(train.labels)}"
+            f"{run.name}: cached logits must be [R, 1, N, C], here {list(sizes)}; got "
+            f"{list(cached.shape)}"
         )
 
     # Mesh, data and programs -----------------------------------------------------

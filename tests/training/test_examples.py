@@ -138,6 +138,17 @@ test_answers_that_do_not_fit_the_classes_are_refused = refusals(
 )
 
 
+LINEAR = tiny.make_run(ERM(), network=tiny.LINEAR)
+test_what_a_training_cannot_do_with_what_it_is_given_is_refused = refusals(
+    ({"std": 0.0}, "tiny: std must be above 0; got 0"),
+    ({"std": (1.0, np.nan)}, r"tiny: std must be above 0; got \(1.0, nan\)"),
+    ({}, 0.5, "tiny: keep=0.5 needs a start"),
+    call=lambda given, keep=0.0: open_session(
+        dataclasses.replace(LINEAR, keep=keep), tiny.dataset(), **given
+    ),
+)
+
+
 def data(validation=None, **changes):
     """The tiny set with other examples, which are all of its splits."""
     part = dataclasses.replace(tiny.dataset().train, **changes)

@@ -181,11 +181,12 @@ class TestOffline:
         with pytest.raises(ValueError, match=r"need the batch's rows \(Batch\.rows\)"):
             taught_by(Teachers(linear(), cached=self.cached()))(IMAGES)
 
-    def test_logits_of_another_training_set_are_refused(self):
+    @pytest.mark.parametrize("axis", [0, 2, 3])
+    def test_logits_of_other_replicas_examples_or_classes_are_refused(self, axis):
         run = tiny.make_run(ELODI(), network=tiny.LINEAR, replicas=2)
-        teachers = Teachers(linear(), cached=self.cached()[:, :, :-1])
-        with pytest.raises(ValueError, match="of 63 examples, the training set has 64"):
-            tiny.session_of(run, taught_by=teachers)
+        cached = np.take(self.cached(), [0], axis)
+        with pytest.raises(ValueError, match=r"N, C\], here \[2, 1, 64, 5\]; got \["):
+            tiny.session_of(run, taught_by=Teachers(linear(), cached=cached))
 
 
 @functools.cache
