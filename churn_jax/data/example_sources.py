@@ -52,7 +52,7 @@ def _records(where: str, source: Any) -> Iterator[Any]:
     """The records in order; filtered ones are None in Grain, and left out."""
     if (count := _length(source)) is not None and hasattr(source, "__getitem__"):
         # Not iterated: a Grain data set starts again after its last record.
-        found = (source[i] for i in range(count))
+        found = _by_number(source, count)
     elif isinstance(source, Iterable):
         found = iter(source)
     else:
@@ -76,6 +76,18 @@ def _records(where: str, source: Any) -> Iterator[Any]:
         if record is not None:
             yield record
         i += 1
+
+
+def _by_number(source: Any, count: int) -> Iterator[Any]:
+    for i in range(count):
+        try:
+            record = source[i]
+        except NotImplementedError:  # of PyTorch's IterableDataset, with a length
+            if i:
+                raise
+            yield from source
+            return
+        yield record
 
 
 class _Rows:

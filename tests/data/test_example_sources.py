@@ -113,6 +113,29 @@ def test_token_ids_are_padded():
         from_source(empty, columns=("input_ids", "label"))
 
 
+class Iterated:
+    """As PyTorch's `IterableDataset` with a length."""
+
+    def __init__(self, records):
+        self.records = records
+
+    def __len__(self):
+        return len(self.records)
+
+    def __getitem__(self, index):
+        raise NotImplementedError("by no number")
+
+    def __iter__(self):
+        return iter(self.records)
+
+
+def test_a_source_that_has_a_length_may_be_read_in_order_only(monkeypatch):
+    assert from_source(Iterated(PAIRS)).fingerprint == EXPECTED.fingerprint
+    monkeypatch.delattr(Iterated, "__iter__")
+    with pytest.raises(DataError, match=r"example 0 cannot be read \(by no number"):
+        from_source(Iterated(PAIRS))
+
+
 def batched():
     return [(X[i : i + 10], Y[i : i + 10]) for i in (0, 10, 20)]
 
