@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
-from churn_jax.data.splits import DataError, Dataset, Split, first_line, id_bytes
+from churn_jax.data.splits import (
+    DataError,
+    Dataset,
+    Split,
+    first_line,
+    id_bytes,
+    is_tokens,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +51,7 @@ class StoredImages:
 class EncodedImages:
     """Files of any size, decoded, cropped and resized to RGB."""
 
-    # With a key: `random_crop`. Without: `centre_crop`.
+    # `random_crop` with a key, `centre_crop` without one.
 
     records: Any  # records[row]["image"] is the bytes of a file, or uint8 pixels
     size: int  # side of the images in pixels
@@ -176,12 +183,20 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
     Returns:
         The same examples; the fingerprint is another one, without pixels.
 
+    Raises:
+        DataError: the examples are token ids.
+
     Example:
         >>> from churn_jax.data import load
         >>> digits = stream(load("digits"))
         >>> digits.train.image_shape, len(digits.test)
         ((8, 8, 1), 897)
     """
+    if is_tokens(dataset.train.images):
+        raise DataError(
+            f"{dataset.name} holds token ids, which are not streamed; train on it as "
+            "it is"
+        )
     parts = {}
     for what in ("train", "validation", "test"):
         own: Split = getattr(dataset, what)

@@ -168,6 +168,10 @@ def test_data_in_memory_stream_as_they_are():
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_array_equal(ours.image(5, (1,)), theirs.images[5])
     assert streamed.fingerprint != digits.fingerprint
+    rows = [{"tokens": [1, 2], "label": i % 2} for i in range(9)]
+    texts = data.from_source(rows, columns=("tokens", "label"))
+    with pytest.raises(DataError, match="holds token ids, which are not streamed"):
+        stream(texts)
 
 
 @pytest.mark.parametrize("bad", [{"threads": 0}, {"workers": -1}, {"ahead": 0}])
