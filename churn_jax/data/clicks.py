@@ -182,7 +182,7 @@ def as_clicks(
             f"{ids.dtype} {list(ids.shape)}"
         )
     numeric = np.asarray(arrays.get("numeric", np.zeros((count, 0))))
-    sizes = np.asarray(arrays.get("sizes", ids.max(axis=0) + 1))
+    sizes = np.asarray(arrays.get("sizes", ids.max(axis=0).astype(np.int64) + 1))
     draw = np.asarray(arrays.get("draw", uniform(mix(np.arange(count)))))
     for key, array, shape, kinds in (
         ("labels", labels, (len(ids),), "biuf"),
@@ -214,14 +214,15 @@ def as_clicks(
         raise DataError(f"{name}: the numbers of example {row} are not finite")
     if not 0 <= validation < 1:
         raise DataError(f"{name}: validation is a share below 1; got {validation}")
-    check_train_size(train_size)
     whole = ClickSplit(
         ids.astype(np.int32), numeric, labels.astype(np.int32), np.arange(count)
     )
     held_out = draw < validation
-    train = whole.take(~held_out).take(slice(train_size))
+    train = whole.take(~held_out)
     if not len(train):
         raise DataError(f"{name}: every example is held out")
+    check_train_size(name, train_size, len(train), validation)
+    train = train.take(slice(train_size))
     digest = hashlib.sha256(f"{sizes.tolist()} {numeric.shape}".encode())
     validated = whole.take(held_out)
     for part in (train, validated):

@@ -71,12 +71,7 @@ def cut(
     kept, held_rows = hold_out(len(train), held)
     if own is None:
         own = train.take(held_rows)
-    check_train_size(train_size)
-    if train_size is not None and train_size > len(kept):
-        raise DataError(
-            f"train_size={train_size} is more than the {len(kept)} training examples "
-            f"of {name} that validation={held} leaves"
-        )
+    check_train_size(name, train_size, len(kept), held)
     kept = kept[:train_size]
     if len(kept) < len(train):  # else spare the copy
         train = train.take(np.sort(kept))

@@ -400,10 +400,17 @@ def check_classes(splits: Mapping[str, Examples], num_classes: int | None) -> in
     return int(classes)
 
 
-def check_train_size(size: Any) -> None:
-    """Refuses all but None and a positive count."""
-    if size is not None and (np.asarray(size).dtype.kind not in "iu" or size < 1):
+def check_train_size(name: str, size: Any, count: int, held: float) -> None:
+    """Refuses all but None and a positive number of the `count` examples left."""
+    if size is None:
+        return
+    if np.asarray(size).dtype.kind not in "iu" or size < 1:
         raise DataError(f"train_size must be a positive count; got {size!r}")
+    if size > count:
+        raise DataError(
+            f"train_size={size} is more than the {count} training examples of {name} "
+            f"that validation={held} leaves"
+        )
 
 
 def check_same_kind(splits: dict[str, Split]) -> None:

@@ -25,6 +25,8 @@ def test_a_share_is_held_out_and_the_rest_is_cut_from_the_front():
     assert cut.fingerprint != data.fingerprint != as_clicks("a", arrays(2001))
     assert data.fingerprint == as_clicks("b", arrays(2000), validation=0.25).fingerprint
     assert parts(as_clicks("a", arrays(50))) == (list(range(50)), [])
+    largest = {"ids": np.uint8([[255], [3]]), "labels": [0, 1]}
+    assert as_clicks("a", largest).sizes == (256,)
     grouped = arrays(8) | {"draw": [0.9, 0.1] * 4}
     assert parts(as_clicks("a", grouped, validation=0.5))[1] == [1, 3, 5, 7]
 
@@ -91,6 +93,7 @@ test_arrays_that_cannot_be_used_are_named = refusals(
     ({"draw": np.zeros(20)}, "every example is held out"),
     ({}, 1.0, "a share below 1; got 1"),
     ({}, 0.5, -3, "train_size must be a positive count; got -3"),
+    ({}, 0.0, 21, "train_size=21 is more than the 20 training examples of mine that"),
     call=changed,
     error=DataError,
 )
