@@ -420,6 +420,11 @@ class TrainConfig:
                 or self.weights != "last",
                 "one pass deploys the last weights after 1 epoch over all examples",
             ),
+            (
+                self.eval_every_epochs != 1,
+                "a line of metrics is of the scores since the last one; got "
+                f"eval_every_epochs {self.eval_every_epochs}, write 1",
+            ),
         )
 
     @property

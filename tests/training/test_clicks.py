@@ -222,6 +222,7 @@ test_settings_that_do_not_fit_are_named = refusals(
     ({"optimizer": adagrad(member_algorithms=("sgd",))}, "member_algorithms sgd"),
     ({"augmentation": Augmentation(flip=True)}, "leave augmentation out"),
     ({"epochs": 2}, "last weights after 1 epoch"),
+    ({"eval_every_epochs": 2}, "since the last one; got eval_every_epochs 2, write 1"),
     ({"one_pass": {"warm_examples": -1}}, "warm_examples must be at least 0"),
     ({"one_pass": {"warm_share": 0.5}, "seeds": VARIED}, "of one model, so seeds."),
     ({"model": tiny_model(gate=True)}, "deploy='mean_probs' would not train it"),
