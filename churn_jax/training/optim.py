@@ -34,10 +34,10 @@ def make_schedule(
             1.0, max(total_steps - warmup, 1), alpha=config.final_factor
         )
     elif config.schedule == "flat_then_linear":
-        start = int(round(config.flat_until * total_steps)) - warmup
-        length = int(round((config.linear_until - config.flat_until) * total_steps))
+        edges = config.flat_until, config.linear_until
         # A warm-up longer than the flat part does not move the end.
-        length, start = max(length + min(start, 0), 1), max(start, 0)
+        start, end = (max(round(edge * total_steps) - warmup, 0) for edge in edges)
+        length = max(end - start, 1)
         main = optax.linear_schedule(1.0, config.final_factor, length, start)
     else:
         main = optax.constant_schedule(1.0)

@@ -244,6 +244,12 @@ def test_flat_then_linear_has_the_shape_of_the_diversity_paper():
     knots, heights = [0, 15, 300, 540, 600], [0.01, 1.0, 1.0, 0.01, 0.01]
     expected = np.interp(np.arange(601), knots, heights)
     np.testing.assert_allclose(got, expected, atol=1e-6)
+    # Halves of an update are rounded once: the end is update 4.5, so 4, and 5.
+    for until, end in ((0.9, 4), (1.0, 5)):
+        short = OptimizerConfig(schedule="flat_then_linear", linear_until=until)
+        got = factors(short, steps_per_epoch=1, epochs=5)
+        expected = np.interp(np.arange(6), [0, 2, end], [1.0, 1.0, 0.0])
+        np.testing.assert_allclose(got, expected, atol=1e-6)
     # A longer warm-up, as in a shrunk study, does not move the end.
     config = dataclasses.replace(config, warmup_epochs=6)
     got = factors(config, steps_per_epoch=1, epochs=10)
