@@ -153,7 +153,7 @@ def write_npz(
     with replace_file(out) as file:
         np.savez_compressed(file, **arrays)
     return Prepared(
-        name=out.name,
+        name=str(out),
         directory=out.parent,
         splits={name: len(split) for name, split in uncut.splits.items()},
         size_bytes=out.stat().st_size,

@@ -39,7 +39,7 @@ def test_a_smaller_form_averages_squares_and_keeps_splits_labels_and_ids(
     out = tmp_path / "a.npz"
     source = _save(tmp_path / "whole.npz", **train, test_image=x, test_label=y)
     assert main(["data", str(source), "--shrink", "2", "--out", str(out)]) == 0
-    assert "a.npz: train 30, test 30 examples" in capsys.readouterr().out
+    assert f"{out}: train 30, test 30 examples" in capsys.readouterr().out
     means = sum(x[:, i::2, j::2].astype(float) for i in (0, 1) for j in (0, 1)) / 4
     whole, small = load(source, validation=10), load(out, validation=10)
     assert small.class_names == (("apple", "moth", "zebra") if named else ())
@@ -177,6 +177,11 @@ def test_num_classes_is_checked(rng, tmp_path, two_splits):
     stored = dict(np.load(two_splits))
     path = _save(tmp_path / "n.npz", **stored, num_classes=4)
     assert load(path).num_classes == 4
+    for labels in (np.eye(3, dtype=int), np.array(["a", "b", "c"])):
+        named = {n: labels[v] if "label" in n else v for n, v in stored.items()}
+        path = _save(tmp_path / "n.npz", **named, num_classes=2)
+        with pytest.raises(DataError, match="of 3 classes; got num_classes=2"):
+            load(path)
     path = _save(tmp_path / "n.npz", **stored, num_classes=[4, 5])
     with pytest.raises(DataError, match=r"must be one integer; got \[4, 5\]"):
         load(path)
