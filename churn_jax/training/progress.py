@@ -78,7 +78,8 @@ class _Task:
         elif work.done:
             parts.insert(0, f"{work.done:,.0f} {work.unit}")
         if self.first and work.total and self.first[1] < work.done < work.total:
-            speed = (work.done - self.first[1]) / (self.seen - self.first[0])
+            passed = max(self.seen - self.first[0], 1e-9)
+            speed = (work.done - self.first[1]) / passed
             left = max((work.total - work.done) / speed - now + self.seen, 0.0)
             parts.append(f"about {_clock(left)} left")
         said = ", ".join(parts)

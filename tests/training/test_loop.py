@@ -296,6 +296,9 @@ def test_time_left_follows_from_finished_work_of_this_launch(monkeypatch, capsys
     assert "60 of 100 updates (60%), training, 1:50 so far, about 0:40 left" in about
     # 10 of 400 in this launch, 160 in all.
     assert everything == "all 4 methods 40%, about 4:00 left"
+    for done in (0, 1):  # in one tick of the clock
+        shown.work(Work("b", "training", done, 2))
+    assert "1 of 2 updates (50%)" in shown._line()
 
 
 def test_a_terminal_has_one_line_that_changes():
