@@ -135,7 +135,7 @@ def augment(images: Array, keys: Array, policy: Augmentation) -> Array:
         words = jax.random.bits(jax.random.fold_in(key, 5), ((image.size + 1) // 2,))
         halves = jax.lax.bitcast_convert_type(words, jnp.uint16).ravel()
         values = halves[: image.size].reshape(image.shape).astype(jnp.int32)
-        kept = values >= round(policy.drop * 2**16)
+        kept = values >= min(round(policy.drop * 2**16), 2**16 - 1)
         return jnp.where(kept, image, jnp.zeros((), image.dtype))
 
     def move(image, key):

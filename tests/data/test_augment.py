@@ -86,6 +86,11 @@ def test_a_share_of_values_is_dropped_after_they_moved(rng, shape):
     assert abs(same - 0.58) < 4 * np.sqrt(0.58 * 0.42 / first.size)
 
 
+def test_a_share_below_1_never_drops_everything():
+    wide = jnp.ones((1, 2**20))
+    assert augment(wide, keys_of(SEEDS[:1]), Augmentation(drop=0.999995)).any()
+
+
 def test_policy_that_is_off_returns_its_input(rng):
     images = jnp.asarray(_images(rng))
     assert augment(images, keys_of(SEEDS), Augmentation()) is images
