@@ -238,8 +238,9 @@ def module_of_file(file: str) -> ModuleType:
         sys.path.append(str(folder))
     name = ".".join(path.relative_to(folder).with_suffix("").parts)
     found = importlib.import_module(name)
-    if not (found.__file__ and path.samefile(found.__file__)):
-        raise ValueError(f"{name} is the module {found.__file__}; rename the file")
+    there = getattr(found, "__file__", None)  # a built-in module has none
+    if not (there and path.samefile(there)):
+        raise ValueError(f"{name} is the module {there or name}; rename the file")
     return found
 
 

@@ -254,11 +254,12 @@ def _private() -> StudyConfig: ...
     Path("plain.py").write_text("def study(): ...")
     assert main(["study", "plain.py", "--list"]) == 2
     assert "plain.py: no function is declared NAME() -> " in capsys.readouterr().err
-    for name in ("optax.py", "grids.v1.py"):
+    for name in ("optax.py", "sys.py", "grids.v1.py"):
         Path(name).write_text(source)
     for find, name, said in (
         (preset, file, f"{file} --list names its studies"),
         (preset, f"{file}:click", "has no click; did you mean clicks"),
+        (preset, "sys.py:study", "sys is the module sys; rename the file"),
         (preset, "optax.py:study", r"optax is the module .*; rename the file"),
         (preset, "grids.v1.py:study", r"grids\.v1\.py cannot be imported; rename it"),
     ):
