@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from churn_jax.data.splits import DataError, first_line
+
 
 def read_ahead(
     read: Callable[[int], Any],
@@ -18,8 +20,8 @@ def read_ahead(
     """`read(0), read(1), ...` in order, batched, read ahead by Grain.
 
     Args:
-        read: function of a place that returns an array, or a dict of them; picklable
-            if there are workers.
+        read: function of a place that returns an array; picklable if there are
+            workers.
         count: number of places, a multiple of `batch_size`.
         batch_size: places per batch.
         threads: threads that read, per worker.
@@ -29,7 +31,7 @@ def read_ahead(
             They import the main script again, which must guard what it runs.
 
     Yields:
-        `count / batch_size` batches, leaves `[batch_size, ...]`. What `read` raises is
+        `count / batch_size` batches `[batch_size, ...]`. What `read` raises is
         raised where its batch would come.
 
     Example:
@@ -62,10 +64,11 @@ def _from_processes(batches) -> Iterator[Any]:
     """Copies batches out of the memory that is shared with the reading processes."""
     iterator = iter(batches)
     try:
-        for batch in iterator:
-            if isinstance(batch, dict):
-                yield {name: np.array(leaf) for name, leaf in batch.items()}
-            else:
-                yield np.array(batch)
+        yield from map(np.array, iterator)
+    except RuntimeError as error:  # of a process that was killed
+        raise DataError(
+            f"a process that reads ended ({first_line(error)}); run again, or "
+            "with workers=0"
+        ) from error
     finally:
         iterator.close()  # ends the processes, also where nobody reads on

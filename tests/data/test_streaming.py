@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.data import DataError, Reading, is_streaming, load_streaming, stream
+from churn_jax.data import (
+    DataError,
+    Reading,
+    is_streaming,
+    load_streaming,
+    pipeline,
+    stream,
+)
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
 from churn_jax.data.pipeline import read_ahead
 from tests.data.jpegs import CLASSES, example, prepare_jpegs
@@ -190,6 +197,24 @@ def test_processes_read_what_threads_read(data_dir):
     assert len(here) == len(there) == 6
     for a, b in zip(here, there, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+class _Killed:
+    """The batches of processes, one of which ends."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise RuntimeError("Grain worker process was terminated with exit code -9.")
+
+    def close(self):
+        pass
+
+
+def test_a_reading_process_that_is_killed_is_one_sentence():
+    with pytest.raises(DataError, match="a process that reads ended"):
+        next(pipeline._from_processes(_Killed()))
 
 
 class _Draw:
