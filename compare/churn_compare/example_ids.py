@@ -17,6 +17,14 @@ _LONGEST = 10_000
 # Space and characters of no width, which never count around ids and names of classes.
 _OUTER = "".join(filter(str.isspace, map(chr, range(0x3001))))
 _OUTER += "\u200b\u200c\u200d\u2060\ufeff"
+# Values that one tool writes otherwise than another: 1.0, True, a date with a time.
+_SPELLINGS = (
+    (r"^(0|-?[1-9][0-9]*)\.0+$", r"\1"),
+    (r"^T(rue|RUE)$", "true"),
+    (r"^F(alse|ALSE)$", "false"),
+    (r"^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d*[1-9])?\.?0*$", r"\1 \2\3"),
+    (r"^(\d{4}-\d\d-\d\d) 00:00:00$", r"\1"),
+)
 _NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # the usual way to write an integer of 64 bits
 
 
@@ -83,6 +91,15 @@ def canonical(text: str) -> str:
     """A name or an id as it is compared: composed and without outer space."""
     text = text.strip(_OUTER)
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def value_texts(texts: Any) -> Any:
+    """An Arrow array of values by which examples are grouped, each in one spelling."""
+    encoded = arrow.one(texts).dictionary_encode()
+    values = arrow.utf8_normalize(trimmed(encoded.dictionary), form="NFC")
+    for pattern, spelling in _SPELLINGS:
+        values = arrow.replace_substring_regex(values, pattern, spelling)
+    return values.take(encoded.indices)
 
 
 def check_lengths(texts: Any, what: str) -> None:

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from churn_compare.example_ids import canonical, twice
+from churn_compare.example_ids import canonical, twice, value_texts
 from churn_compare.groups import coded
 from churn_compare.number_text import Unit, listed
 from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
+from churn_compare.reading import arrow
 from churn_compare.result import Waiver
 from churn_compare.suggestions import did_you_mean
 
@@ -120,6 +121,9 @@ class Gate:
                 f"the group {self.group!r} needs its grouping, a column of the slices "
                 'or "class"'
             )
+        if self.group and self.grouping != CLASSES:  # in the spelling of the slices
+            (group,) = value_texts(arrow.array([self.group])).to_pylist()
+            object.__setattr__(self, "group", group)
         if self.min_examples < 1:
             raise GateError(f"min_examples must be at least 1; got {self.min_examples}")
 

@@ -16,7 +16,7 @@ from churn_compare.comparison import compare_pair
 from churn_compare.display import CompareResult, Display
 from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
-from churn_compare.example_ids import PredictionsError, check_choice
+from churn_compare.example_ids import PredictionsError, check_choice, some
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
@@ -25,7 +25,7 @@ from churn_compare.pair import Table as Side
 from churn_compare.reading.account import settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import read_pair
-from churn_compare.reading.labels import as_text
+from churn_compare.reading.labels import as_names
 from churn_compare.reading.sides import same_file
 from churn_compare.report import composed
 from churn_compare.result import GateOutcome, Interval, Waiver
@@ -58,6 +58,7 @@ class Rule:
             that the new version predicts.
         groups: values of `column`, or names of classes, that keep the old version.
         class_names: names of the classes, in the order of the logits; () for numbers.
+        known: all values of `column` in the validation examples; () if not recorded.
     """
 
     kind: RuleKind = "new"
@@ -67,6 +68,7 @@ class Rule:
     column: str = ""
     groups: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
     def __post_init__(self):
         check_choice("kind", self.kind, get_args(RuleKind))
@@ -125,13 +127,15 @@ def apply(
         rule: rule from `repair` or `Rule.load`.
         old_logits: `[N, C]` logits of the old version, classes as in `repair`.
         new_logits: `[N, C]` logits of the new version.
-        groups: `[N]` values of `rule.column`, for a rule that has one.
+        groups: `[N]` values of `rule.column`, for a rule that has one; missing ones are
+            "", None or NaN.
 
     Returns:
         `[N, C]` normalised log-probabilities, float32.
 
     Raises:
-        ValueError: if shapes differ, logits are NaN or infinite, or groups are missing.
+        ValueError: if shapes differ, logits are NaN or infinite, groups are missing, or
+            all of them are values that `repair` has not seen.
 
     Example:
         >>> rule = Rule("blend", weight=0.5)
@@ -165,7 +169,13 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
         raise ValueError(f"this rule needs the groups of {rule.column!r}, [N]")
     if len(groups) != len(predicted):
         raise ValueError(f"groups must be [{len(predicted)}]; got {len(groups)}")
-    return np.isin(as_text(groups, "groups").to_pylist(), rule.groups)
+    found = as_names(groups, "groups").to_pylist()
+    if rule.known and found and not {*found} & {*rule.known, ""}:
+        raise ValueError(
+            f"{rule.column} is {some([*dict.fromkeys(found)])} here and was "
+            f"{some(rule.known)} in what repair read; give its values as they are there"
+        )
+    return np.isin(found, as_names(rule.groups, "groups").to_pylist())
 
 
 def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
@@ -494,18 +504,21 @@ def _kept_groups(
     net = (old == pair.labels).astype(int) - (new == pair.labels)
     for column, values in {"": predicted, **pair.slices}.items():
         groups, codes = np.unique(values, return_inverse=True)
+        known = tuple(groups.tolist()) if column else ()
         lost = np.bincount(codes, net)
         enough = np.bincount(codes, old != new) >= _LEAST
         worst = [g for g in np.argsort(-lost) if lost[g] > 0 and enough[g]]
         most = min(len(worst), _GROUPS, len(groups) - 1)  # all would be the old version
         for count in range(1, most + 1):
             kept = tuple(str(groups[g]) for g in worst[:count])
-            yield Rule("keep", column=column, groups=kept, class_names=names)
+            yield Rule(
+                "keep", column=column, groups=kept, class_names=names, known=known
+            )
 
 
 def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:
     """The pair with what the rule serves in place of the new version."""
-    groups = pair.slices.get(rule.column)
+    groups, rule = pair.slices.get(rule.column), dataclasses.replace(rule, known=())
     if pair.scored:
         shape = (1, pair.examples, pair.classes)
         if np.prod(shape) * 4 > _IN_MEMORY:

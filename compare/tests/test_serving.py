@@ -100,7 +100,13 @@ def test_a_group_that_got_worse_keeps_the_old_version():
             del side["logits"]
         splits.append((old, new))
     found = repair(*splits[1], validation=splits[0], by=["half"])
-    assert found.rule == Rule("keep", column="half", groups=("north",))
+    groups = {"groups": ("north",), "known": ("north", "south")}
+    assert found.rule == Rule("keep", column="half", **groups)
+    both = np.eye(5)[[0, 1]], np.eye(5)[[2, 3]]
+    served = [apply(found.rule, *both, of) for of in (["north ", "?"], ["", None])]
+    assert [of.argmax(-1).tolist() for of in served] == [[0, 3], [2, 3]]
+    said = "half is North here and was north, south in what repair read"
+    fails(said, apply, found.rule, *both, ["North", "North"], of=ValueError)
     assert found.served["churn"].value == 0 and found.both == 0
     assert "slices (column half)" in found.shipped.read[0]
     assert "an example runs one version, by its group" in " ".join(found.verdict())

@@ -15,7 +15,7 @@ from churn_compare.example_ids import (
     errors_of,
     repeated,
     some,
-    trimmed,
+    value_texts,
 )
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Account, account_lines
@@ -268,9 +268,10 @@ def as_slices(values: Any, what: str) -> np.ndarray:
 
 
 def as_names(values: Any, what: str) -> Any:
-    """`as_text` without outer space, and refused if a text is too long for a name."""
+    """`as_text` in one spelling, and refused if a text is too long for a name."""
     numbers = hasattr(values, "null_count") and arrow.types.is_integer(values.type)
-    names = as_text(values, what) if numbers else trimmed(as_text(values, what))
+    names = as_text(values, what)
+    names = names if numbers else value_texts(names)
     check_lengths(names, what)
     return names
 
@@ -285,10 +286,13 @@ def as_text(values: Any, what: str) -> Any:
             values = arrow.array(array, from_pandas=True)
         if arrow.types.is_floating(values.type):
             values = arrow.if_else(arrow.is_nan(values), None, values)
-            whole = arrow.all(arrow.equal(arrow.floor(values), values)).as_py()
-            if whole and (arrow.max(arrow.abs(values)).as_py() or 0) < 2**53:
-                values = values.cast(arrow.int64())
-        text = values.cast(arrow.string())
+            whole = arrow.equal(arrow.floor(values), values)
+            whole = arrow.and_(whole, arrow.less(arrow.abs(values), 2**53))
+            numbers = arrow.if_else(whole, values, 0).cast(arrow.int64())
+            texts = numbers.cast(arrow.string()), values.cast(arrow.string())
+            text = arrow.if_else(whole, *texts)
+        else:
+            text = values.cast(arrow.string())
     except PredictionsError:
         raise
     except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -12,6 +12,7 @@ from pyarrow import csv
 
 from churn_compare import compare, join, read_side
 from churn_compare.example_ids import as_ids, match_ids
+from churn_compare.gates import Gate
 from churn_compare.outcomes import read_outcomes
 from tests.cases import NAN, fails, jsonl
 from tests.reading.sides import Frame, N, classes_of, old_and_new, refused, scores_of
@@ -319,6 +320,25 @@ def test_slices_are_text_and_few(tmp_path):
             "open": ["true", "false", "true"] * 3,
             "zone": ["ä", "", ""] * 3,
         }
+    dates = ["2024-01-01", "2024-02-01T10:00:00.5", "2024-03-01"]
+    typed = {
+        "value": [1.0, 2.5, 1e10] * 3,
+        "open": [True, False, True] * 3,
+        "day": np.array(dates * 3, "datetime64[ns]"),
+        "zone": ["é", "b", "c"] * 3,
+    }
+    text = {
+        "value": ["1.0", "2.5", "10000000000.00"] * 3,
+        "open": ["True", "FALSE", "true"] * 3,
+        "day": [dates[0], "2024-02-01 10:00:00.500", dates[2] + " 00:00:00"] * 3,
+        "zone": ["e\u0301", " b", "c\t"] * 3,
+    }
+    a, b = (join(old, new, slices=of).slices for of in (typed, text))
+    assert a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
+    assert {*a["value"], *a["open"]} == {"1", "2.5", "10000000000", "true", "false"}
+    clusters = [join(old, new, clusters=of["open"]).clusters for of in (typed, text)]
+    np.testing.assert_array_equal(*clusters)
+    assert Gate("churn", 0.1, grouping="open", group="True").group == "true"
     big = [scores_of(name, N=300) for name in ("old", "new")]
     many = {"x": np.linspace(0, 1, 300)}
     refused("column x has 300 different values; at mo", *big, slices=many)
