@@ -13,11 +13,12 @@ from churn_compare.estimates import (
     Groups,
     PerExample,
     Uncertainty,
+    Weighted,
     all_examples,
     check_options,
 )
 from churn_compare.example_ids import PredictionsError
-from churn_compare.example_numbers import Numbers, spread
+from churn_compare.example_numbers import Numbers, between_runs, spread
 from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
@@ -214,7 +215,8 @@ def noise_floor(
 
     Returns:
         A result whose measures have `runs_differ`, the share of examples on which two
-        runs differ, and `runs_agree`, the share on which all agree.
+        runs differ, and `runs_agree`, the share on which all agree. Intervals of three
+        or more runs of predicted classes are for new runs; others are for these runs.
 
     Raises:
         PredictionsError: if there is only one run, or runs cannot be read or joined.
@@ -372,7 +374,15 @@ def _findings(
     apart = [measure.differ(runs[a], runs[b]) for a, b in pairs]
     differ, agree = np.mean(apart, axis=0), ~np.logical_or.reduce(apart)
     unstable, judged = np.flatnonzero(differ), runs if measure.judged else ()
-    changes, rows = PerExample(differ), []
+    changes, agreeing, rows = PerExample(differ), PerExample(agree), []
+    if measure.kind == "label" and (R := len(runs)) > 2:  # networks: all examples share
+        shared = PerExample(differ, ((),))  # a run, and another may shift them all
+        of_pairs = dict(zip(pairs, apart))
+        of_runs = between_runs(lambda *pair: of_pairs[pair], R, R, shared)
+        changes = of_runs[0]["old"]
+        counts = changes.runs[0][0].sums
+        rest = counts.sum(axis=0) == 2 * counts  # agree without this run
+        agreeing = PerExample(agree, ((Weighted(R - 1, rest),),))
     for i in unstable[np.argsort(-differ[unstable], kind="stable")][:listed]:
         before, after = (
             f"{runs[r, i]:.4g}" if measure.things is None else measure.text("old", i, r)
@@ -388,7 +398,7 @@ def _findings(
         level=groups.level,
         quantities={
             "runs_differ": groups.share(changes).of(0),
-            "runs_agree": groups.share(PerExample(agree)).of(0),
+            "runs_agree": groups.share(agreeing).of(0),
         },
         of_runs=tuple(measure.sign * float(worth(run).mean()) for run in judged),
         changes=tuple(rows),

@@ -163,6 +163,20 @@ def test_churn_within_a_side_has_the_interval_of_the_jackknife():
     np.testing.assert_allclose((found.low, found.high), ends)
 
 
+def test_the_floor_of_networks_is_for_new_runs_and_that_of_samples_for_these(rng):
+    runs = (rng.random((4, 2000)) < [[0.05], [0.1], [0.2], [0.1]]).astype(int)
+    within = noise(class_scan(runs[:3], runs[3:])).within_old
+    of_networks = noise_floor(runs[:3])["prediction"].quantities
+    assert vars(of_networks["runs_differ"]) == pytest.approx(vars(within))
+    samples = noise_floor(*({"correct": run} for run in runs[:3]))["correct"]
+    two = noise_floor(*runs[:2])["prediction"].quantities  # show no spread of runs
+    for name, of in samples.quantities.items():
+        wide = of_networks[name]
+        assert wide.value == pytest.approx(of.value)
+        assert of.high - of.low < 0.05 < 0.4 < wide.high - wide.low
+        assert two[name].high - two[name].low < 0.05
+
+
 def test_noise_by_hand():
     old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
     new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
