@@ -130,6 +130,10 @@ class Numbers:
             return self.most
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
 
+    def _reach(self, groups: Groups) -> np.ndarray:
+        """How far an example's change may lie from the mean change of its group."""
+        return self.span(groups) + np.abs(groups.value(self.gain.mean))
+
     def permuted(self, differ: Differ, groups: Groups) -> np.ndarray | None:
         """Contributions of units to the variance of the excess of equal versions."""
         if self.paired:
@@ -206,7 +210,7 @@ class Numbers:
         """The change of the mean."""
         if self.decided:
             return groups.gain(self.gain, self.better, self.worse, level)
-        found = groups.mean(self.gain, self.span(groups), level=level)
+        found = groups.mean(self.gain, self._reach(groups), level=level)
         if self.sign > 0:
             return found
         return Intervals(-found.value, -found.high, -found.low)
@@ -235,10 +239,12 @@ class Numbers:
             hidden = share_ends(zero, zero, quantile, count)[1] / count
             variance = np.maximum(known.total, hidden)
         else:
-            span = self.span(groups)
-            hidden = groups.none(quantile) / groups.units * np.square(span)
+            if groups.units[0] < 2:
+                return np.nan
+            reach = self._reach(groups)
+            hidden = groups.none(quantile) / groups.units * np.square(reach)
             # Of as many changes as none leaves open.
-            variance = np.where(groups.some(known, span), known.total, hidden)
+            variance = np.where(groups.some(known, reach), known.total, hidden)
         found = (quantile + special.ndtri(_POWER)) * np.sqrt(variance)
         return min(found.item() or np.nan, self.most)
 

@@ -136,6 +136,11 @@ def test_changes_that_are_all_alike_are_tested_by_their_signs():
         found = estimate(Measure("c", "correct", right, 1 - right))
         assert found.p == 2.0 ** (1 - examples)  # of 2^N signs, two are as extreme
     assert estimate(Measure("c", "correct", right, 1 - right), np.zeros(6, int)).p == 1
+    for examples in (1, 2, 6, 7):  # the next change may be one of -1
+        scores = np.full((1, examples), 3.0)
+        found = estimate(Measure("s", "score", scores, scores + 1))
+        assert (found["score_change"].low < 0) == (examples < 7)
+        assert np.isnan(found.detectable) == (examples < 2)
 
 
 def test_stability_and_excess_by_hand():
