@@ -4,8 +4,8 @@ Pixels, tables and labels come as NumPy, JAX or PyTorch arrays, pandas frames or
 What is unambiguous is converted; anything else is refused in one sentence.
 """
 
-import zipfile
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,18 +42,13 @@ class Uncut(NamedTuple):
     notes: tuple[str, ...] = ()  # as in `Dataset`
 
 
-def read_npz(path: str | Path, text: TextOptions) -> Uncut:
-    """The splits of a file."""
-    path = Path(path)
-    if not path.is_file():
+@contextlib.contextmanager
+def open_npz(path: str | Path) -> Iterator[NpzArrays]:
+    """The arrays of a file, which can be read inside; errors are `DataError`s."""
+    if not Path(path).is_file():
         raise DataError(f"there is no file {path}")
-    if not zipfile.is_zipfile(path):
-        raise DataError(
-            f"{path} is not an .npz file, or it is truncated ({path.stat().st_size} "
-            "bytes): write it anew with numpy.savez"
-        )
     try:
-        return named_arrays(str(path), NpzArrays(path), text)
+        yield NpzArrays(Path(path))
     except (ArrayFileError, OSError) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}") from error
 

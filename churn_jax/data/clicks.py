@@ -8,14 +8,12 @@ for examples that are to be held out together, such as those of one user).
 
 import dataclasses
 import hashlib
-import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from churn_compare.array_files import ArrayFileError, NpzArrays
+from churn_jax.data.arrays import open_npz
 from churn_jax.data.sources import DATASETS, returned
 from churn_jax.data.splits import DataError, check_train_size
 
@@ -125,13 +123,8 @@ def load_clicks(
     if name in SYNTHETIC:
         arrays = synthetic_clicks(*SYNTHETIC[name])
     elif name.endswith(".npz"):
-        if not zipfile.is_zipfile(name):
-            found = "is not an .npz file" if Path(name).is_file() else "does not exist"
-            raise DataError(f"{name} {found}")
-        try:
-            arrays = dict(NpzArrays(Path(name)))
-        except (ArrayFileError, OSError) as error:
-            raise DataError(f"{name} cannot be read: {error}") from error
+        with open_npz(name) as found:
+            arrays = dict(found)
     else:
         try:
             function = DATASETS.find(name)

@@ -22,7 +22,7 @@ from churn_jax.data.arrays import (
     Uncut,
     checked_parts,
     named_arrays,
-    read_npz,
+    open_npz,
 )
 from churn_jax.data.cutting import assemble
 from churn_jax.data.digits import NUM_CLASSES, VALIDATION_SIZE, load_digits
@@ -31,9 +31,10 @@ from churn_jax.data.records import StreamingDataset
 from churn_jax.data.splits import DataError, Dataset, fingerprint, first_line, is_tokens
 from churn_jax.data.text import (
     TextOptions,
-    fit_tokens,
     is_text_folder,
     read_text_folder,
+    text_split,
+    token_rows,
 )
 from churn_jax.registry import Registry, dotted_name
 
@@ -68,11 +69,10 @@ def load(
     keep the order and the ids of their source.
 
     Args:
-        name_or_path: `digits` (embedded); a path that ends in `.npz` (see `read_npz`
-            for its keys); a folder with `train.csv` and `test.csv` of texts; the name
-            of a Python object (see `named`), or `package.module:function` of a function
-            without arguments that returns one; or a TFDS name, plain or with the prefix
-            `tfds:`.
+        name_or_path: `digits` (embedded); a path that ends in `.npz`; a folder with
+            `train.csv` and `test.csv` of texts; the name of a Python object (see
+            `named`), or `package.module:function` of a function without arguments that
+            returns one; or a TFDS name, plain or with the prefix `tfds:`.
         data_dir: where TFDS sets are prepared; None for the TFDS default.
         manual_dir: folder with original files. If given, a TFDS set that is not yet
             prepared is prepared from it, as `churn-jax data` does.
@@ -118,7 +118,8 @@ def read_uncut(
     if is_text_folder(name):
         return Uncut(read_text_folder(name, text))
     if isinstance(name_or_path, Path) or name.endswith(".npz"):
-        return read_npz(name, text)
+        with open_npz(name) as arrays:
+            return named_arrays(name, arrays, text)
     if is_object(name):
         return _read_object(name, text)
     if not name.startswith("tfds:") and Path(name).is_file():
@@ -365,7 +366,10 @@ def _read_object(name: str, text: TextOptions) -> Uncut:
             f"Texts of {images.shape[1]} tokens are cut to {length} "
             "(data.sequence_length).",
         )
-    splits = {n: fit_tokens(n, split, text) for n, split in uncut.splits.items()}
+    splits = {
+        n: text_split(n, token_rows(n, s.images, None, text), s.labels, s.ids)
+        for n, s in uncut.splits.items()
+    }
     return uncut._replace(splits=splits, notes=notes)
 
 

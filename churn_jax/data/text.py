@@ -84,18 +84,11 @@ def text_split(where: str, tokens: np.ndarray, labels, ids) -> Split:
     return Split(tokens, labels, check_ids(where, ids, len(labels)))
 
 
-def fit_tokens(where: str, texts: Split, options: TextOptions) -> Split:
-    """Texts that are token ids already, cut or padded as the options say."""
-    rows = token_rows(where, texts.images, None, options)
-    return text_split(where, rows, texts.labels, texts.ids)
-
-
 def of_length(tokens: np.ndarray, length: int) -> np.ndarray:
     """`[N, L']` cut or padded to `[N, length]`."""
-    missing = max(length - tokens.shape[1], 0)
     if tokens.shape[1] == length:
         return tokens
-    return np.pad(tokens[:, :length], ((0, 0), (0, missing)))
+    return np.pad(tokens[:, :length], ((0, 0), (0, max(length - tokens.shape[1], 0))))
 
 
 def token_rows(
