@@ -361,12 +361,12 @@ def _average(program: Program, state: TrainState, weights: Weights) -> PyTree:
 # Sessions with equal programs, such as rows of a study, share one compiled step; the
 # last eight are kept.
 @functools.lru_cache(maxsize=8)
-def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool = True):
+def make_step(program: Program, *, steps_per_call: int | None = 1):
     """Compiles `step(state, inputs, taught, images, labels) -> state`.
 
     `taught` are the teachers' variables or `()`; see `Program.feed` for the data. A
     call makes `steps_per_call` updates by a loop of the program or, with None, as many
-    as its last argument (int32) says. `donate` reuses the state's memory. For a click
+    as its last argument (int32) says. The state's memory is reused. For a click
     model a call trains on one window and returns `(state, scores [R, W])`.
     """
     counted = steps_per_call is None
@@ -389,7 +389,7 @@ def make_step(program: Program, *, steps_per_call: int | None = 1, donate: bool 
     )
     return jax.jit(
         sharded,
-        donate_argnums=(0,) if donate else (),
+        donate_argnums=0,
         compiler_options=program.compilation,
         **placed,
     )

@@ -47,8 +47,8 @@ def stream():
 def learn(run, stream):
     """State before and after two windows, and the scores of both."""
     program, inputs, state = ready(run)
-    step = make_step(program, donate=False)
-    before, scores = state, []
+    step, scores = make_step(program), []
+    before = jax.tree.map(jnp.copy, state)
     for number, window in enumerate(stream.windows(16)):
         state, given = step(state, inputs, (), window, np.int32(number))
         scores.append(np.asarray(given))

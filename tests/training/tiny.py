@@ -245,15 +245,14 @@ class Stepper:
         return [self.now(), *(self.advance(1) for _ in range(steps))]
 
 
-def stepper(run: Run, *, taught_by=None, donate: bool = True) -> Stepper:
+def stepper(run: Run, *, taught_by=None) -> Stepper:
     """Sets a run up; equal programs share the compiled step."""
     session = session_of(run, taught_by=taught_by)
     (part,) = session.parts
     teachers = [()] * part.chunks
     if session.program.teacher is not None:
         teachers = split(session.teacher, part.chunks)
-    options = {} if donate else {"donate": False}
-    step = make_step(part.program, steps_per_call=1, **options)
+    step = make_step(part.program, steps_per_call=1)
     return Stepper(run, session, step, split(part.state, part.chunks), teachers)
 
 
