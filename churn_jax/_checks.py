@@ -5,10 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def _shape(x) -> tuple[int, ...]:
-    return tuple(jnp.shape(x))
-
-
 def _dtype(name: str, x):
     if isinstance(x, (list, tuple)):
         raise TypeError(
@@ -19,14 +15,14 @@ def _dtype(name: str, x):
 
 
 def known_number(x, otherwise: float) -> float:
-    """The value of a number, `otherwise` of one that is traced and of an array."""
+    """The number as a float; `otherwise` if it is traced or an array."""
     unknown = jnp.ndim(x) > 0 or isinstance(x, jax.core.Tracer)
     return otherwise if unknown else float(x)
 
 
 def check_batch(images, **per_example) -> None:
     """Refuses images that are not floating-point rows, and other numbers of rows."""
-    shape = _shape(images)
+    shape = jnp.shape(images)
     if len(shape) < 2:
         raise ValueError(f"images must be a batch [B, ...]; got shape {shape}")
     if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
@@ -34,17 +30,17 @@ def check_batch(images, **per_example) -> None:
             f"images must be floating-point pixels; got {jnp.result_type(images)}"
         )
     for name, rows in per_example.items():
-        if _shape(rows)[:1] != shape[:1]:
+        if jnp.shape(rows)[:1] != shape[:1]:
             raise ValueError(
                 f"{name} must have one row per image, {shape[0]}; got shape "
-                f"{_shape(rows)} (images: {shape})"
+                f"{jnp.shape(rows)} (images: {shape})"
             )
 
 
 def check_logits(**named) -> None:
-    """Refuses what is not floating point, of two classes or more and of one shape."""
+    """Refuses logits that are not floats, have one class or differ in shape."""
     for name, x in named.items():
-        dtype, shape = _dtype(name, x), _shape(x)
+        dtype, shape = _dtype(name, x), jnp.shape(x)
         if not shape:
             raise ValueError(f"{name} must have a class axis [..., C]; got a scalar")
         if shape[-1] < 2:
@@ -61,20 +57,20 @@ def check_same_shape(**named) -> None:
     """Refuses arguments of different shapes."""
     (first, x), *rest = named.items()
     for name, y in rest:
-        if _shape(x) != _shape(y):
+        if jnp.shape(x) != jnp.shape(y):
             raise ValueError(
-                f"{first} and {name} must have the same shape; got {_shape(x)} and "
-                f"{_shape(y)}"
+                f"{first} and {name} must have the same shape; got {jnp.shape(x)} and "
+                f"{jnp.shape(y)}"
             )
 
 
 def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
     """Refuses labels that are not integers shaped like logits without classes."""
-    expected, dtype = _shape(logits)[:-1], _dtype("labels", labels)
-    if _shape(labels) != expected:
+    expected, dtype = jnp.shape(logits)[:-1], _dtype("labels", labels)
+    if jnp.shape(labels) != expected:
         raise ValueError(
             f"labels must have the shape of {logits_name} without the class axis, "
-            f"{expected}; got {_shape(labels)} ({logits_name}: {_shape(logits)})"
+            f"{expected}; got {jnp.shape(labels)} ({logits_name}: {jnp.shape(logits)})"
         )
     if not jnp.issubdtype(dtype, jnp.integer):
         raise TypeError(f"labels must be integers; got {dtype}")
@@ -85,10 +81,10 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
     if mask is None:
         return
     dtype = _dtype("mask", mask)
-    if _shape(mask) != tuple(shape):
+    if jnp.shape(mask) != tuple(shape):
         raise ValueError(
             f"mask must have the shape of the examples, {tuple(shape)}; got "
-            f"{_shape(mask)}"
+            f"{jnp.shape(mask)}"
         )
     if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_):
         raise TypeError(f"mask must be bool or 0/1 numbers; got {dtype}")
@@ -105,7 +101,7 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
 
 def check_members(logits, *, name: str = "logits", axes: str = "[M, N, C]") -> None:
     """Refuses logits without a leading axis of at least two models."""
-    shape = _shape(logits)
+    shape = jnp.shape(logits)
     if len(shape) < axes.count(",") + 1 - axes.count("...") or shape[0] < 2:
         raise ValueError(
             f"{name} must be {axes} with at least two models on the first axis; got "

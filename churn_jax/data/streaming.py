@@ -167,11 +167,6 @@ def _labels_and_ids(
             names.append(record["id"])
         on_progress(split, stop, count)
     ids = np.asarray(names)
-    _keep(kept, labels, ids)
-    return labels, ids
-
-
-def _keep(path: pathlib.Path, labels: np.ndarray, ids: np.ndarray) -> None:
-    """Writes the file whole or not at all; a folder that cannot be written is fine."""
-    with contextlib.suppress(OSError), replace_file(path) as file:
+    with contextlib.suppress(OSError), replace_file(kept) as file:
         np.savez_compressed(file, labels=labels, ids=ids)
+    return labels, ids

@@ -137,9 +137,9 @@ class Feed:
         self.split, self.mesh, self.batch = split, mesh, config.batch_size
         drawn = split.source.draws and config.seeds.augment != "off"
         self._streams = Streams(config, drawn=drawn)
-        self.kind, self._of = self._streams.kind, self._streams.of_replica
-        self._spec = P(DATA) if self._of is None else P(REPLICA, DATA)
-        self._layout = Layout(NamedSharding(mesh, self._spec), self._of, self.batch)
+        self.kind, of = self._streams.kind, self._streams.of_replica
+        self._spec = P(DATA) if of is None else P(REPLICA, DATA)
+        self._layout = Layout(NamedSharding(mesh, self._spec), of, self.batch)
 
     def shapes(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
         """Shapes of a batch's images and labels."""
@@ -156,6 +156,7 @@ class Feed:
         They are `[B, ...]`, or `[R, B, ...]`; the epoch has the `order [R, N]`.
         """
         whole = np.asarray(fetch(order))[self._streams.first]
+        of = self._streams.of_replica
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
@@ -166,7 +167,7 @@ class Feed:
             for step, block in enumerate(_blocks(reader)):
                 here = rows[:, step * self.batch : (step + 1) * self.batch]
                 labels = self.split.labels[here]
-                labels = labels[0 if self._of is None else self._of]
+                labels = labels[0 if of is None else of]
                 yield self._layout.place(block), place(labels, self.mesh, self._spec)
 
         return ahead(read(), _PLACED - 1)
