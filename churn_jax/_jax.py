@@ -10,7 +10,7 @@ from jax.interpreters import ad, batching
 
 
 def to_varying(x: Array, axes: str | tuple[str, ...]) -> Array:
-    """`x` as each device's own along mesh `axes`, along which it was replicated."""
+    """`x`, replicated along mesh `axes`, marked as varying along them."""
     if hasattr(jax.lax, "pcast"):  # JAX 0.8.2 and newer
         return jax.lax.pcast(x, axes, to="varying")
     return jax.lax.pvary(x, axes)  # pyrefly: ignore

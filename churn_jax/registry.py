@@ -188,8 +188,9 @@ def is_own(name: str) -> bool:
 def dotted_name(value: Any) -> str:
     """`package.module:name` of a class, a function or what wraps a function.
 
-    A module that was run as a script has the name under which it can be imported. Of a
-    private module the package is named, where it has the value, as `optax:lion`.
+    A module that was run as a script has the name under which it can be imported. A
+    value of a private module is named by its package where that exports it, as
+    `optax:lion`.
     """
     value = getattr(value, "__wrapped__", value)
     if not hasattr(value, "__qualname__"):

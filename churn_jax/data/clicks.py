@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClickSplit:
-    """Examples in time order; `keys` are their places among all that there are."""
+    """Examples in time order; `keys` are their places in the source."""
 
     ids: np.ndarray
     numeric: np.ndarray
@@ -188,7 +188,9 @@ def as_clicks(
                 f"{name}: {key} must be {'whole ' * (kinds == 'iu')}numbers of shape "
                 f"{list(shape)}; got {array.dtype} {list(array.shape)}"
             )
-    if not np.all((draw >= 0) & (draw < 1)):  # all others would never be held out
+    if not np.all(
+        (draw >= 0) & (draw < 1)
+    ):  # below 0 is always held out, 1 and above never
         raise DataError(f"{name}: draw must be at least 0 and below 1")
     if (beyond := ((ids < 0) | (ids >= sizes)).any(axis=0)).any():
         # It would be learned as another field's.

@@ -106,7 +106,7 @@ def narrow(
         dataset: in memory or streamed.
         classes: ids to keep; empty keeps all.
         share: share of every class's training examples, from above 0 to 1; the first
-            ones in the order in which they are, at least one.
+            ones in the split's order, at least one.
 
     Returns:
         A data set with a fingerprint of its own.

@@ -79,8 +79,7 @@ class Logger(Protocol):
 
         Args:
             values: by name, such as `train/loss`, `validation/accuracy` or `seconds`;
-                a number, or a list of one per replica. Of replicas that stopped they
-                are nan.
+                a number, or a list of one per replica, nan for stopped replicas.
             step: updates so far; windows of a stream.
         """
         ...
@@ -236,7 +235,7 @@ LOGGERS = Registry(
 """Loggers by name."""
 
 # A full disk under their files is one under `metrics.jsonl`: training stops, and goes
-# on once there is room, so that they miss nothing. A `ValueError` is of what was given.
+# on once there is room, so that they miss nothing. A `ValueError` is about an argument.
 _FILES, _RAISED = (TensorBoardLogger, CsvLogger), (OSError, ValueError)
 
 

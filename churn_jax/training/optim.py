@@ -196,7 +196,7 @@ def _is_transformation(value: Any) -> bool:
 
 
 def sgd(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Momentum, Nesterov's or the plain one."""
+    """Momentum, plain or Nesterov's; none if it is 0."""
     if config.momentum == 0:
         return optax.identity()
     return optax.trace(config.momentum, nesterov=config.nesterov)

@@ -153,8 +153,8 @@ def _batches(images: jax.Array | StreamedSplit, size: int, mesh: Mesh):
 class Share:
     """The examples that a process writes: those whose rows lie on its devices.
 
-    Rows of a batch are spread over all devices, each of which has all runs of its rows.
-    `rows [n]` are the process's, in their order, of `total` in batches of `size`.
+    Rows of a batch are spread over all devices, each of which holds all replicas of its
+    rows. `rows [n]` are the process's, in their order, of `total` in batches of `size`.
     """
 
     def __init__(self, mesh: Mesh, devices: Collection, size: int, total: int):

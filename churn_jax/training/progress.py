@@ -1,4 +1,4 @@
-"""Progress of a training: a line that changes on a terminal, more and more elsewhere.
+"""Progress of a training: one line on a terminal, one line after another elsewhere.
 
 A thread writes them, so that they go on while XLA compiles or the data are loaded.
 """

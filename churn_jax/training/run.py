@@ -251,7 +251,7 @@ def chunk_count(program: Program, replicas: int) -> int:
 
 def stopped_replicas(state: TrainState, terms: tuple[str, ...]) -> tuple[Stopped, ...]:
     """The frozen replicas of a state whose small fields are on the host."""
-    # Of the quantity that was not finite.
+    # Names of what can turn non-finite, by number.
     names = (*terms, "loss", "gradient", "memory")
     return tuple(
         Stopped(int(r), names[state.stopped_term[r]], int(state.stopped_step[r]))

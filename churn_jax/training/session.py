@@ -93,7 +93,9 @@ class Session:
     done: int = 0  # updates before this launch
     seconds: float = 0.0  # before this launch
     checkpoints: Checkpoints | None = None
-    notes: tuple[str, ...] = ()  # sentences for the user about where weights are from
+    notes: tuple[
+        str, ...
+    ] = ()  # sentences for the user about weights, warm-up and checkpoints
 
     def gathered(self, states: Sequence[TrainState]) -> TrainState:
         """The states of the parts as that of the run."""
@@ -165,7 +167,7 @@ def _of_networks(
 
     # Mesh, data and programs -----------------------------------------------------
     runs = run.as_replicas()
-    taught_by = teachers if runs[0] is run else None  # a plain ensemble asks nobody
+    taught_by = teachers if runs[0] is run else None  # a plain ensemble has no teacher
     mesh = make_mesh(runs[0].config.mesh)
     feed = None
     if isinstance(train, StreamedSplit):
@@ -239,7 +241,7 @@ def _of_networks(
 
 
 def _of_clicks(run: Run, data) -> Session:
-    """The same for a click model, whose data are `Clicks`."""
+    """The session of a click model, whose data are `Clicks`."""
     program = click_program(run, len(data.train))
     feed = ClickFeed(run, data, program)
     inputs = replica_inputs(run, program)
