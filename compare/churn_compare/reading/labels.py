@@ -287,8 +287,8 @@ def as_text(values: Any, what: str) -> Any:
         if arrow.types.is_floating(values.type):
             values = arrow.if_else(arrow.is_nan(values), None, values)
             whole = arrow.equal(arrow.floor(values), values)
-            whole = arrow.and_(whole, arrow.less(arrow.abs(values), 2**53))
-            numbers = arrow.if_else(whole, values, 0).cast(arrow.int64())
+            whole = arrow.and_(whole, arrow.less(arrow.abs(values), 2.0**53))
+            numbers = arrow.if_else(whole, values, 0.0).cast(arrow.int64())
             texts = numbers.cast(arrow.string()), values.cast(arrow.string())
             text = arrow.if_else(whole, *texts)
         else:

@@ -307,7 +307,7 @@ def test_slices_are_text_and_few(tmp_path):
         "prob_0": np.linspace(0, 1, N),
         "prob_1": np.linspace(1, 0, N),
         "floor": np.array([1, 2, np.nan] * 3),
-        "share": np.array([0.5, 1, 1] * 3),
+        "share": np.array([0.5, 1, 1] * 3, np.float32),
         "open": np.array([True, False, True] * 3),
         "zone": ["ä ", None, "\t"] * 3,
     }
