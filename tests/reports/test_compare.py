@@ -10,7 +10,7 @@ from churn_jax.reports.estimates import Change, compare_with_baseline
 from churn_jax.reports.quantities import ABSENT
 from tests.reference_losses import softmax
 from tests.reports.conftest import LABELS, three_methods
-from tests.reports.fake_study import noisy_logits
+from tests.reports.fake_study import logits_of, noisy_logits
 
 TOP = np.exp(2) / (np.exp(2) + 2)  # probability of the predicted class at margin 2
 LOW = 1 / (np.exp(2) + 2)
@@ -174,6 +174,22 @@ def test_comparison_with_the_baseline_by_hand(summaries):
     np.testing.assert_allclose(halting["accuracy"].p, 2 * accuracy.p)
     rest = {name: s for name, s in summaries.items() if name != "baseline"}
     assert compare_with_baseline(rest, "baseline") == {}
+
+
+def test_a_difference_on_which_all_runs_agree_has_no_spread_but_that_of_float32():
+    def made(*errors):
+        classes = np.zeros((3, 1000), int)
+        for run, wrong in enumerate(errors):  # each run on examples of its own
+            classes[run, 100 * run : 100 * run + wrong] = 1
+        labels = np.zeros(1000, int)
+        return summarize(Predictions(np.arange(1000), labels, logits_of(classes, 3)))
+
+    rows = {"baseline": made(31, 47, 58), "better": made(30, 46, 57)}
+    found = compare_with_baseline(rows, "baseline")["better"]
+    for name, difference in (("accuracy", 0.001), ("churn", -0.002)):
+        assert found[name].difference.difference == pytest.approx(difference, rel=1e-4)
+        assert (found[name].difference.stderr, found[name].p) == (0.0, 0.25)
+        assert "no detectable effect" in found[name].verdict
 
 
 @pytest.mark.parametrize("runs", [3, 5, 20])
