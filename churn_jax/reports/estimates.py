@@ -304,13 +304,12 @@ def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estima
         return Estimate(0.0, np.nan, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         if name in summary.set_values and name in base.set_values:
+            if summary.runs != base.runs:  # it is a number of the whole set
+                return UNKNOWN
             ratio = getattr(summary, name).mean / getattr(base, name).mean
-            error = np.nan
             # A run is left out of both sides at once: [jackknife] pp. 586-596.
-            if summary.runs == base.runs and len(summary.runs) > 2:
-                each = summary.set_values[name] / base.set_values[name]
-                error = jackknife_stderr(each)
-            return Estimate(ratio - 1.0, np.nan, error)
+            each = summary.set_values[name] / base.set_values[name]
+            return Estimate(ratio - 1.0, np.nan, jackknife_stderr(each))
         ours, theirs = _shared(summary, base)
         if not ours or not (name in summary.run_values and name in base.run_values):
             return UNKNOWN  # a column that failed is named in the report

@@ -1,5 +1,7 @@
 """Columns that a study chooses, what it is about, and columns of a user's own."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from churn_compare.store import Predictions, StoredLogits
 from churn_jax import reports
 from churn_jax.reports import column, summarize
 from churn_jax.reports import summary as module
-from churn_jax.reports.estimates import compare_with_baseline
+from churn_jax.reports.estimates import compare_with_baseline, with_changes
 from churn_jax.reports.quantities import QUANTITIES, recorded_columns
 from churn_jax.reports.study_figures import first_figure
 from churn_jax.reports.summary import with_columns
@@ -51,6 +53,22 @@ def test_a_change_of_what_cannot_be_measured_is_absent(tmp_path):
     )
     assert np.isnan(report.rows[1].summary.rank_loss_change.mean)
     assert any("column rank_loss failed" in remark for remark in report.remarks)
+
+
+def test_a_change_of_a_number_of_all_runs_needs_the_same_runs():
+    """A spread around the mean of R runs grows with R."""
+    labels, name = np.arange(40) % 2, "positive_prediction_difference"
+    logits = noisy_logits(np.random.default_rng(0), labels, 4, 2)
+    p = Predictions(np.arange(40), labels, logits)
+    every, fewer = (
+        with_columns(summarize(p, stopped=stopped), p, [name])[0]
+        for stopped in ((), (1,))
+    )
+    rows = {"baseline": every, "fewer": fewer, "again": dataclasses.replace(every)}
+    found = with_changes(rows, "baseline", [f"{name}_change"])
+    changes = {row: getattr(one, f"{name}_change") for row, one in found.items()}
+    assert np.isnan(changes["fewer"].mean)
+    assert (changes["again"].mean, changes["again"].stderr) == (0.0, 0.0)
 
 
 def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
