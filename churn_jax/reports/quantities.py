@@ -238,9 +238,9 @@ def column(
         narrow: whether a narrow terminal shows it too.
 
     Returns:
-        A decorator of `(logits, labels [N])` to a number, or to `[R]` numbers. Where
-        the function fails or its number is not finite, the report says so and leaves
-        the cell empty.
+        A decorator of `(logits, labels [N])`, which are read-only, to a number, or to
+        `[R]` numbers. Where the function fails or its number is not finite, the report
+        says so and leaves the cell empty.
 
     Example:
         >>> @column("Largest logit")

@@ -435,6 +435,8 @@ def _called(
 ) -> np.ndarray:
     """The function's value: one number, or one for each of the `runs`."""
     measure = cast(Callable, quantity.measure)
+    for array in (logits := logits.view(), labels := labels.view()):
+        array.setflags(write=False)  # the next columns read them, too
     try:
         found = np.asarray(measure(logits, labels), np.float64)
     except Exception as error:

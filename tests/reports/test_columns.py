@@ -250,9 +250,20 @@ def raises(logits, labels):
     return {}["key"]
 
 
+def writes(logits, labels):
+    logits -= logits.max()
+    return logits.mean()
+
+
+def writes_labels(logits, labels):
+    labels[:] = 0
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
+        (writes, r"column writes failed on .* \(ValueError: output array is read-only"),
+        (writes_labels, "writes_labels failed on .*: assignment destination is read-o"),
         (wrong_shape, r"number or 4, one for each run, for logits .* shape \(40, 5\)"),
         (one_is_nan, "column one_is_nan is not a finite number for run 0, 3$"),
         (nan_without_one, "not a finite number without run 0, 1, 2, 3$"),
