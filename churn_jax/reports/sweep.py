@@ -85,11 +85,11 @@ def collect_sweep(study: Study, record: SweepRecord) -> Report:
     report, held_out = (collected(points, split) for split in ("test", "validation"))
     validation = {row.info.name: row.summary for row in held_out.rows}
     start = validation.get(record.baseline or "")
-    wrong = [
-        f"{lost.reason}."
+    wrong = {
+        f"{lost.reason}.": lost.damaged
         for lost in held_out.missing
         if is_stored(points.file(lost.info.name, "validation"))
-    ]
+    }
     choices = {}
     for axis in record.axes:
         # A weight of 0 is not a candidate; the preset's own learning rate is.
@@ -105,7 +105,7 @@ def collect_sweep(study: Study, record: SweepRecord) -> Report:
         choices[axis.name] = choose(candidates, start, record.criterion, report.quality)
     return dataclasses.replace(
         report,
-        unreadable={**report.unreadable, **dict.fromkeys(wrong, False)},
+        unreadable={**report.unreadable, **held_out.unreadable, **wrong},
         sweep=Sweep(record, validation, choices),
     )
 

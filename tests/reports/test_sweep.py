@@ -123,8 +123,8 @@ def test_a_damaged_validation_file_is_said(folder):
     file = folder / "methods" / "skl.beta=1" / FILES["validation"]
     file.write_bytes(b"nothing")
     result = reports.collect(folder)
-    (said,) = result.unreadable
-    assert str(file) in said
+    ((said, damaged),) = result.unreadable.items()
+    assert str(file) in said and damaged
     assert "skl.beta=1" in rows_of(result) and chosen(folder).value == 10.0
     assert "Without numbers on the validation split: skl.beta=1." in markdown_table(
         result
@@ -203,6 +203,9 @@ def test_members_on_the_validation_split_are_those_of_that_split(folder):
     result = reports.collect(folder)
     assert result.sweep.validation["skl.beta=1"].member_kl.mean > 0
     assert np.isnan(rows_of(result)["skl.beta=1"].summary.member_kl.mean)
+    path.write_bytes(path.read_bytes()[:100])
+    ((said, damaged),) = reports.collect(folder).unreadable.items()
+    assert str(path) in said and damaged
 
 
 def test_nothing_to_choose_is_said(folder):
