@@ -56,7 +56,7 @@ class Choice:
     point: str | None = None  # name of the chosen point; None where none could be
     value: float | None = None  # of the coefficient there
     # names of the other points that are within one standard error of the chosen one,
-    # paired by seed: the data do not tell them apart from it
+    # paired by seed, or without one: the data do not tell them apart from it
     within: tuple[str, ...] = ()
     reason: str = ""  # why there is no choice, or which points were no candidates
 
@@ -162,7 +162,7 @@ def choose(
     within = [
         name
         for name, change in away.items()
-        if name != chosen and abs(change.difference) <= change.stderr
+        if name != chosen and not abs(change.difference) > change.stderr
     ]
     return Choice(chosen, value, tuple(within), reason)
 
@@ -227,8 +227,8 @@ def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:
         points = sweep.points(axis)
         values = [f"{p.value:g}" for p in points if p.name in choice.within]
         text += (
-            f". Not told apart from it (paired difference within one standard error): "
-            f"{', '.join(values)}"
+            ". Not told apart from it (paired difference not above one standard "
+            f"error): {', '.join(values)}"
         )
     return text + (f". Left out as {choice.reason}." if choice.reason else ".")
 

@@ -140,6 +140,15 @@ def test_points_within_one_standard_error_are_marked(folder):
     assert {choice.point, *choice.within} == {"skl.beta=1", "skl.beta=10"}
 
 
+def test_two_seeds_tell_no_points_apart():
+    def two(errors):
+        logits = logits_with([slice(10 * r, 10 * r + errors) for r in range(SEEDS)])[:2]
+        return reports.summarize(Predictions(np.arange(40), LABELS, logits))
+
+    choice = choose([("a", 0.1, two(1)), ("b", 1.0, two(5))], None)
+    assert (choice.point, choice.within) == ("a", ("b",))
+
+
 def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
     # All runs wrong in the same way: no churn, and less accurate than the baseline.
     write_point(folder, "skl.beta=10", logits_with([slice(0, 9)] * SEEDS))
