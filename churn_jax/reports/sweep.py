@@ -141,8 +141,7 @@ def choose(
         if summary.accuracy.mean < 0.5 * max(best):
             why.setdefault("they learned little", []).append(name)
             del known[name]
-    said = [f"because {cause}: {', '.join(names)}" for cause, names in why.items()]
-    reason = f"no candidates, {'; '.join(said)}" if said else ""
+    reason = "; ".join(f"{', '.join(n)}, because {cause}" for cause, n in why.items())
     if criterion.endswith(_AT_ACCURACY):
         if baseline is None:
             return Choice(reason="there is no baseline")
@@ -154,7 +153,8 @@ def choose(
             if worse * change.difference <= np.nan_to_num(change.stderr)
         }
     if not known:
-        return Choice(reason=reason or "no value meets the criterion")
+        without = f"; left out: {reason}" if reason else ""
+        return Choice(reason=f"no value meets the criterion{without}")
     sign = -1 if quantity == "accuracy" else 1
     chosen = min(known, key=lambda name: sign * getattr(known[name], quantity).mean)
     value = next(value for name, value, _ in points if name == chosen)
@@ -230,7 +230,7 @@ def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:
             ". Not told apart from it (paired difference not above one standard "
             f"error): {', '.join(values)}"
         )
-    return text + (f". Left out as {choice.reason}." if choice.reason else ".")
+    return text + (f". Left out: {choice.reason}." if choice.reason else ".")
 
 
 def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:

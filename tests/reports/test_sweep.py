@@ -116,7 +116,9 @@ def test_what_stopped_or_learned_nothing_is_no_candidate(folder):
     write_point(folder, "skl.beta=1", 1)
     choice = chosen(folder)
     assert choice.value == 1.0
-    assert choice.reason == "no candidates, because they learned little: skl.beta=10"
+    assert choice.reason == "skl.beta=10, because they learned little"
+    left_out = "Left out: skl.beta=10, because they learned little."
+    assert left_out in markdown_table(reports.collect(folder))
 
 
 def test_a_damaged_validation_file_is_said(folder):
@@ -166,6 +168,11 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
         "prediction-difference": 10.0,
         "prediction-difference-at-accuracy": 1.0,
     }
+    # A value that is too costly is not one without numbers.
+    costly = choose([*points[2:], ("lost", 100.0, None)], base, "churn-at-accuracy")
+    assert costly.reason == (
+        "no value meets the criterion; left out: lost, because they have no numbers"
+    )
     with pytest.raises(ValueError, match="criterion must be one of"):
         choose([], None, "luck")
 
