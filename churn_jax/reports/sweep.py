@@ -237,10 +237,11 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
     """Every point of an axis that has numbers on the validation split."""
     choice, points = sweep.choices[axis.name], sweep.points(axis)
     base = [p for p in sweep.record.points if p.name == sweep.record.baseline]
-    rows = []
+    rows, seeds = [], set()
     for point in [*(p for p in base if p not in points), *points]:
         if (summary := sweep.validation.get(point.name)) is None:
             continue
+        seeds.add(len(summary.runs))
         value = "" if point.value is None else f"{point.value:g}"
         label = f"{value} (baseline)".strip() if point in base else value
         mark = WITHIN if point.name in choice.within else ""
@@ -249,9 +250,10 @@ def _validation_table(report: Report, sweep: Sweep, axis: AxisRecord) -> Table:
         rows.append((label, mark, *cells))
     columns = [Column(axis.field, "right"), Column("", "center")]
     columns += [quantity.column(120) for quantity in report.columns]
-    seeds = report.study.config.train.replicas
+    ends = min(seeds, default=0), max(seeds, default=0)
+    over = " to ".join(map(str, sorted({*ends})))
     caption = (
-        f"On the validation split, over {seeds} seeds. {CHOSEN} chosen; "
+        f"On the validation split, over {over} seeds. {CHOSEN} chosen; "
         f"{WITHIN} within one standard error of it, paired by seed."
     )
     return Table(columns, rows, _axis_title(axis), caption, kind="")
@@ -268,8 +270,6 @@ def sweep_figures(report: Report) -> list[Figure]:
         for name, summary in known.items()
         if summary.stopped or not summary.accuracy.mean >= _BROKEN * best
     ]
-    aside = f" Left out, since runs broke down there: {', '.join(broken)}."
-    aside = aside if broken else ""
     summaries = {
         "validation": known,
         "test": {row.info.name: row.summary for row in report.rows},
@@ -280,14 +280,15 @@ def sweep_figures(report: Report) -> list[Figure]:
         summary = summaries[split].get(name or "")
         return QUANTITIES[quantity].shown(summary) if summary else (np.nan, np.nan)
 
-    return [_curves(sweep, axis, broken, number, aside) for axis in sweep.record.axes]
+    return [_curves(sweep, axis, broken, number) for axis in sweep.record.axes]
 
 
-def _curves(
-    sweep: Sweep, axis: AxisRecord, broken: Sequence[str], number, aside: str
-) -> Figure:
+def _curves(sweep: Sweep, axis: AxisRecord, broken: Sequence[str], number) -> Figure:
     """Entropy, accuracy, churn and confidence against the coefficient."""
-    points = [point for point in sweep.points(axis) if point.name not in broken]
+    gone = [point.name for point in sweep.points(axis) if point.name in broken]
+    points = [point for point in sweep.points(axis) if point.name not in gone]
+    why = " Left out (a run stopped, or accuracy below 90 % of the best):"
+    aside = f"{why} {', '.join(gone)}." if gone else ""
     values = [point.value for point in points if point.value]
     log = bool(values) and max(values) / min(values) > _LOG_FROM
     points = [point for point in points if point.value or not log]

@@ -111,6 +111,7 @@ def test_what_stopped_or_learned_nothing_is_no_candidate(folder):
     assert choice.value == 10.0 and "skl.beta=1" in choice.reason
     said = markdown_table(reports.collect(folder))
     assert "run 2 stopped; its numbers are over the other 3 of 4 runs" in said
+    assert "On the validation split, over 3 to 4 seeds." in said
     # One class for everything: no churn at a quarter of the examples.
     write_point(folder, "skl.beta=10", ALIKE)
     write_point(folder, "skl.beta=1", 1)
@@ -243,7 +244,7 @@ def test_every_file_is_written_and_the_page_needs_nothing_else(folder, undrawn):
     assert "&lt;Sweep&gt; &amp; more" in page
     assert "S <b>" not in page and "<script" not in page
     assert "the test numbers are shown and never used" in page
-    assert "Left out, since" not in page
+    assert "Left out" not in page
 
     lines = csv_rows(result.files["table.csv"].read_text())
     assert [line["value"] for line in lines] == ["0.0", "0.1", "1.0", "10.0"]
@@ -264,5 +265,12 @@ def test_figures_in_python_are_those_of_the_page(folder):
 
 def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
     write_point(folder, "skl.beta=10", ALIKE, 1)
-    for figure in sweep_figures(reports.collect(folder)):
-        assert figure.caption.endswith("runs broke down there: skl.beta=10.")
+    result = reports.collect(folder)
+    for figure in sweep_figures(result):
+        assert figure.caption.endswith("below 90 % of the best): skl.beta=10.")
+    other = dataclasses.replace(result.sweep.record.axes[0], name="other")
+    record = dataclasses.replace(result.sweep.record, axes=(other,))
+    choices = {"other": result.sweep.choices["skl.beta"]}
+    sweep = dataclasses.replace(result.sweep, record=record, choices=choices)
+    (figure,) = sweep_figures(dataclasses.replace(result, sweep=sweep))
+    assert "Left out" not in figure.caption  # it is on another axis
