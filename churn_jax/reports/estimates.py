@@ -255,8 +255,8 @@ def compare_with_baseline(
 
 
 def adjusted(quantity: str, differences: Sequence[Difference]) -> list[Change]:
-    """The differences with p adjusted over all of them."""
-    p = holm([difference.p for difference in differences])
+    """The differences with p adjusted over all that are tested."""
+    p = holm([d.p if d.runs >= FEWEST_RUNS else np.nan for d in differences])
     return [Change(quantity, *one) for one in zip(differences, map(float, p))]
 
 

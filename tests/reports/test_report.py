@@ -60,7 +60,7 @@ def test_verdicts_do_not_claim_what_was_not_shown(report):
     assert report.rows[0].verdict == ""
     assert report.rows[1].verdict == (
         "No detectable effect on churn (-23.3 points, -80.7 to +34.0; p = 0.222); "
-        "no detectable effect on accuracy (+6.7 points, -14.0 to +27.4; p = 0.367)."
+        "no detectable effect on accuracy (+6.7 points, -7.7 to +21.0; p = 0.184)."
     )
     assert report.rows[2].verdict.startswith("Too few runs to test churn (2 in common)")
 
