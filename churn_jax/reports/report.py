@@ -43,7 +43,6 @@ from churn_jax.reports.quantities import (
     QUANTITIES,
     Quantity,
     headline,
-    mean_error,
     measured_columns,
     shown_columns,
     times,
@@ -291,14 +290,8 @@ class Report:
         counts = sorted({len(row.summary.runs) for row in self.rows})
         runs = " to ".join(str(c) for c in dict.fromkeys([*counts[:1], *counts[-1:]]))
         names, about = {quantity.name for quantity in self.columns}, self.headline
-        notes = ""
-        if about.name == "prediction_difference":
-            notes += (
-                "Prediction differences (Δ₁, Δ₂, ...): of all runs together, ± "
-                "standard error. "
-            )
-        means = ", ".join(q.heading for q in self.columns if q.write is mean_error)
-        notes += f"{means}: ± standard error over runs. " if means else ""
+        errors = [q.heading for q in self.columns if getattr(q.write, "error", False)]
+        notes = f"{', '.join(errors)}: ± standard error over runs. " if errors else ""
         if names & CALIBRATED:
             notes += (
                 "Cal. (calibrated): logits divided by a temperature fitted to each "
@@ -323,12 +316,13 @@ class Report:
             what, unit = "churn", "percentage points"
         if len({row.summary.runs for row in self.rows}) > 1:
             unit += " over the runs that both rows have,"
+        jackknife = "" if about.name == "calibrated_nll" else " and a jackknife"
         return (
             f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
             f"over all pairs of runs (churn). {notes}Δ {what}: {unit} against "
-            f"{self.baseline_label}, with a 95 % interval by Student's t and a "
-            "jackknife over runs. p: two-sided, of the same test. Both are "
-            "Holm-adjusted over the methods."
+            f"{self.baseline_label}, with a 95 % interval by Student's t{jackknife} "
+            "over runs. p: two-sided, of the same test. Both are Holm-adjusted over "
+            "the methods."
         )
 
     @property

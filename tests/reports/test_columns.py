@@ -47,11 +47,12 @@ def test_every_quantity_is_an_attribute_of_a_summary(written):
 
 def test_a_change_of_what_cannot_be_measured_is_absent(tmp_path):
     """Rank losses are of two classes; these know three."""
-    config = {"columns": ["accuracy", "rank_loss_change"]}
+    config = {"columns": ["accuracy", "rank_loss_change", "log_loss_change"]}
     report = reports.collect(
         write_study(tmp_path, two_methods(), LABELS, config=config)
     )
     assert np.isnan(report.rows[1].summary.rank_loss_change.mean)
+    assert "change %, Log loss change %: ± standard error over runs" in report.caption
     assert any("column rank_loss failed" in remark for remark in report.remarks)
 
 
@@ -91,7 +92,8 @@ def test_all_forms_follow_the_columns(written, undrawn, monkeypatch):
 def test_rows_are_judged_by_what_the_study_is_about(written):
     verdict = written.rows[1].verdict
     assert "Δ₁" in verdict and "churn" not in verdict and "accuracy" in verdict
-    assert "together, ± standard error" in written.caption
+    assert "Δ₁, Δᴴ: ± standard error over runs. Δ of Δ₁: " in written.caption
+    assert "Student's t and a jackknife over runs" in written.caption
     halting = written.rows[2].verdict  # one of its three runs stopped
     assert halting.startswith("Δ₁ is not tested, since the rows do not have the same")
 

@@ -341,6 +341,7 @@ def test_rows_are_compared_in_what_is_calibrated(report, summaries):
     assert change.stderr == pytest.approx(spread)
     assert "calibrated NLL" in student.verdict and "churn" not in student.verdict
     assert "DEE: size of the deep ensemble" in report.caption
+    assert "interval by Student's t over runs. p: " in report.caption
     text = markdown_table(report)
     heads = cells_of(text)[0]
     assert heads[1:4] == ["Cal. NLL", "Δ of Cal. NLL", "p"] and "Parameters" in heads
