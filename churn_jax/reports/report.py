@@ -248,7 +248,8 @@ class Report:
         good = [row for row in sure if row.quality_gain != -1]
         found = min(good or sure or better or [base, *tested], key=value)
         lower = [row for row in self.rows if value(row) < value(found)]
-        least = f"{found.label} has the lowest {what}"
+        of = " of the comparable rows" if lower and not better else ""
+        least = f"{found.label} has the lowest {what}{of}"
         if sure:
             said = f"Best: {found.label}. It {found.clause}{_cost(found, base)}.{holm}"
         elif better:

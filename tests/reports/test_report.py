@@ -254,10 +254,14 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
     folder = write_study(tmp_path, two_methods(), LABELS, entries=fixed)
     report = reports.collect(folder)
     assert report.rows[1].changes and report.best == ""
-    worse = dataclasses.replace(report.rows[0].info, name="worse", label="Worse")
-    worse = dataclasses.replace(row(report, "", 0.5, 0.01), info=worse)
-    said = dataclasses.replace(report, rows=(*report.rows, worse)).best
-    assert said.startswith("Best: Baseline. No comparable row has a lower churn. Ste")
+    info = dataclasses.replace(report.rows[0].info, name="other", label="Other")
+    for churn, p, expected in (
+        (0.5, 0.01, "Best: Baseline. No comparable row has a lower churn. Steady has"),
+        (-0.1, 0.5, " Other has the lowest churn of the comparable rows, but no dete"),
+    ):
+        other = dataclasses.replace(row(report, "", churn, p), info=info)
+        said = dataclasses.replace(report, rows=(*report.rows, other)).best
+        assert expected in said and "Steady has a lower churn, but is not com" in said
 
 
 def test_few_runs_are_called_few(report):
