@@ -270,7 +270,8 @@ def table(source: Source) -> Any:
     fields = ["method", "label", "runs"]
     fields += [f"{name}{end}" for name in shown for end in ("", "_stderr")]
     ends = ("", "_stderr", "_p_holm")
-    fields += [f"delta_{n}{e}" for n in report.compared if n in shown for e in ends]
+    compared = [n for n in report.compared if n in (*shown, report.headline.name)]
+    fields += [f"delta_{name}{end}" for name in compared for end in ends]
     swept = {n for row in report.rows for n in sweep_fields(report, row.info.name)}
     fields += [name for name in records.fields if name in swept]
     rows = [

@@ -275,13 +275,16 @@ def test_few_runs_are_called_few(report):
     assert not dataclasses.replace(report, rows=(row, *report.rows[1:])).few
 
 
-def test_surrogate_churn_above_one_is_explained(report):
-    columns = ("churn", "surrogate_churn")
+def with_columns(report, *columns):
     record = report.study.record
     config = dataclasses.replace(record.config, columns=columns)
     record = dataclasses.replace(record, config=config)
     study = dataclasses.replace(report.study, record=record)
-    report = dataclasses.replace(report, study=study)
+    return dataclasses.replace(report, study=study)
+
+
+def test_surrogate_churn_above_one_is_explained(report):
+    report = with_columns(report, "churn", "surrogate_churn")
     assert "SChurn is not a share" not in report.caption
     base = report.rows[0]
     large = Estimate(13.02, 0.1, 0.1)
@@ -342,6 +345,9 @@ def test_the_table_holds_what_is_shown_as_in_the_csv(report, no_pandas):
         for name in (*shown, *errors, *deltas):
             expected = float(line[name]) if line[name] else np.nan
             np.testing.assert_equal(ours[name], expected)
+    # What rows are compared in is there, whatever the columns are.
+    steady = reports.table(with_columns(report, "accuracy"))[1]
+    assert steady["delta_churn"] == table[1]["delta_churn"] and "churn" not in steady
 
 
 def test_the_table_is_a_data_frame_where_pandas_is_installed(report):
