@@ -253,7 +253,9 @@ def without(value: Any, names: Collection[str] = FREE) -> Any:
     return [without(v, names) for v in value] if isinstance(value, list) else value
 
 
-def differences(there: Any, here: Any, path: str = "") -> list[str]:
+def differences(
+    there: Any, here: Any, path: str = "", form: str = "{}: {} there, {} here"
+) -> list[str]:
     """The differences of two JSON values, as `path: value there, value here`.
 
     Parts of lists that have a name are called by it. Methods of two classes differ in
@@ -263,12 +265,13 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
         there: value that was found.
         here: value that it is compared with.
         path: path of both so far.
+        form: how a difference is written.
 
     Example:
         >>> differences({"epochs": 1, "only": ["a"]}, {"epochs": 2, "only": ["a"]})
         ['epochs: 1 there, 2 here']
     """
-    whole = [f"{path}: {_text(there)} there, {_text(here)} here"]
+    whole = [form.format(path, _text(there), _text(here))]
     if isinstance(there, dict) and isinstance(here, dict):
         if there.get("class") != here.get("class"):
             return whole
@@ -280,7 +283,7 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
         same = there == here and isinstance(there, bool) == isinstance(here, bool)
         return [] if same else whole
     found = [
-        d for name, a, b in of for d in differences(a, b, f"{path}{name}".lstrip("."))
+        d for n, a, b in of for d in differences(a, b, f"{path}{n}".lstrip("."), form)
     ]
     nested = any(isinstance(a, dict | list) for a in there)
     short = isinstance(there, list) and not nested and len(found) > _SHOWN

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from churn_compare.documents import Code, Column, Facts, Fold, Section, Table
-from churn_jax.configuration.codec import to_json
+from churn_jax.configuration.codec import differences, to_json
 from churn_jax.configuration.network import network_name, network_words
 from churn_jax.configuration.record import DataRecord, RowRecord, StudyRecord
+from churn_jax.configuration.rows import MethodSpec
 from churn_jax.reports.artefacts import Study
 
 _SEEDS = {
@@ -50,22 +51,23 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
 
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
     """Table of what the runs of each row share, and of settings the row changes."""
-    specs = [info.spec for info in methods]
-    if not any(spec.train or spec.train_size or spec.model for spec in specs):
-        return Section("", [])
     heads = ("Method", "Runs share", "Runs differ in", "The row changes")
-    rows = []
-    for info, spec in zip(methods, specs, strict=True):
+    rows, model = [], study.config.model
+    for info in methods:
+        spec = info.spec
+        plain = MethodSpec(spec.name, spec.label, spec.method, model=model)
+        given = {"train": (), "equation": "", "teacher": None}
+        own = dataclasses.replace(spec, model=spec.model or model, **given)
         changes = [  # without seeds and samples, which are in the columns before
             f"{path} = {value}"
             for path, value in spec.train
             if path != "sample" and path.partition(".")[0] != "seeds"
         ]
-        if spec.train_size is not None:
-            changes.append(f"{spec.train_size:,} training examples")
-        changes += [f"network {network_words(spec.model)}"] if spec.model else []
+        changes += differences(to_json(plain), to_json(own), form="{0} = {2}")
         words = (*factors_of(study, info), changes)
         rows.append((info.label, *(", ".join(w) or "–" for w in words)))
+    if not any(info.spec.train or row[-1] != "–" for info, row in zip(methods, rows)):
+        return Section("", [])
     table = Table([Column(head, "left") for head in heads], rows, kind="words")
     return Section("What the rows differ in", [table], detail="summary")
 

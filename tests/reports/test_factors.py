@@ -2,8 +2,10 @@
 
 import pytest
 
+from churn_jax.configuration import to_json
 from churn_jax.reports import collect
 from churn_jax.reports.factors import factors_of, training_section
+from churn_jax.studies import ModelConfig
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import markdown_table, render, write_study
 
@@ -30,7 +32,8 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
         "init": {"train": [["seeds.init", "fixed"]]},
         "off_order": {"train": [["seeds.augment", "off"], ["seeds.order", "fixed"]]},
         "wd0": {"train": [["optimizer.weight_decay", 0.0], ["seeds.init", "fixed"]]},
-        "small": {"train_size": 1500},
+        "small": {"train_size": 1500, "class_share": 0.5, "start": "init"},
+        "wide": {"model": to_json(ModelConfig("mlp", (64,), dropout=0.2))},
     }
     report = study(tmp_path, rows)
     found = infos(report)
@@ -43,8 +46,10 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
     (table,) = training_section(report.study, list(found.values())).blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["Init"] == ("initial weights", "mini-batch order, augmentation", "–")
-    assert [cells[name][2] for name in ("Baseline", "Wd0", "Small")] == [
-        *("–", "optimizer.weight_decay = 0.0", "1,500 training examples")
+    assert [cells[name][2] for name in ("Baseline", "Wd0", "Small", "Wide")] == [
+        *("–", "optimizer.weight_decay = 0.0"),
+        "train_size = 1500, class_share = 0.5, start = init",
+        "model.features = [64], model.dropout = 0.2",
     ]
     for text in (render(report), markdown_table(report)):
         assert "Runs share" in text and "no augmentation" in text
