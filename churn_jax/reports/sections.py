@@ -154,8 +154,9 @@ _MEANINGS = {
     "KL of members, churn of members": "How much the members of one run differ from "
     "each other.",
     "± and p": "Pairs share runs, so standard errors leave one run out at a time, of "
-    "an update one run of either side. Run r of every method shares its seeds, so "
-    "differences are paired. p is two-sided (Student's t, R − 1 degrees of freedom) "
-    "and Holm-adjusted over the methods; below 0.05 counts as an effect.",
+    "an update one run of either side. Differences are paired: run r of every method "
+    "has the same seeds, unless a row sets others. p is two-sided (Student's t, R − 1 "
+    "degrees of freedom) and Holm-adjusted over the methods; below 0.05 counts as an "
+    "effect.",
 }
 GLOSSARY = tuple(Term(*entry) for entry in _MEANINGS.items())

@@ -124,9 +124,9 @@ def pairwise_churn(report: Report) -> Figure:
         "pairwise_churn",
         "Every two runs",
         "Blocks on the diagonal are runs of one method; off the diagonal, runs of "
-        "different methods. Dark stripes there: run r of every method has the same "
-        "seeds, so run r of two methods churns less than other pairs do. A run and "
-        f"itself: empty. At most {RUNS_SHOWN} runs per method.",
+        "different methods. Dark stripes there: run r of both methods has the same "
+        "seeds, and churns less than other pairs do. A run and itself: empty. At most "
+        f"{RUNS_SHOWN} runs per method.",
         "Churn between every two runs, grouped by method",
         (5.4, 4.6),
     )
