@@ -158,10 +158,11 @@ def reference_curve(
     folder = study.method_folder(info.name)
     test, validation = (load_members(folder / name) for name in MEMBERS.values())
     a, b = test.logits.shape, validation.logits.shape
-    if (a[0], a[1], a[3]) != (b[0], b[1], b[3]):
+    runs = summaries[info.name].runs
+    if (a[0], a[1], a[3]) != (b[0], b[1], b[3]) or max(runs) >= a[0]:
         raise PredictionsError(
             f"{folder}: members' logits {a} and those of validation {b} must be of the "
-            "same runs, members and classes"
+            "row's runs and of the same members and classes"
         )
     if a[2] < summaries[info.name].examples:
         return None  # of some examples alone
@@ -174,7 +175,7 @@ def reference_curve(
             validation_labels=held_out,
             subsets="all" if a[1] <= _MOST_MEMBERS else "prefixes",
         )
-        for run in summaries[info.name].runs
+        for run in runs
     ]
     nll = np.stack([np.asarray(curve, np.float64) for curve in curves])
     if not np.isfinite(nll).all():

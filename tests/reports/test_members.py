@@ -428,6 +428,14 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     save_members(path, members)
     (remark,) = reports.collect(folder).unreadable
     assert "members' logits are NaN, or -inf at an example's label" in remark
+    other = path.with_name(MEMBERS["test"])
+    whole = other.read_bytes()
+    for file in (path, other):
+        of = load_members(file)
+        save_members(file, Members(of.ids, of.labels, of.logits[:2]))
+    _, remark = sorted(reports.collect(folder).unreadable)
+    assert "members' logits (2, 4, 40, 5) and those of" in remark
+    other.write_bytes(whole)
     path.write_bytes(path.read_bytes()[:-40])
     report = reports.collect(folder)
     (remark,) = report.unreadable
