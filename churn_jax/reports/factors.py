@@ -85,13 +85,13 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
     # Runs that share their initial weights are independent only given those weights:
     # their spread, and with it every standard error and test, leaves out how much other
     # weights would have moved them all. Runs that share everything are one run.
-    found = {info.label: factors_of(study, info) for info in methods}
-    resampled = [name for name, of in found.items() if _RESAMPLED in of.differing]
-    drawn = [name for name, of in found.items() if _ONE_BOOTSTRAP in of.shared]
-    equal = [name for name, of in found.items() if not of.differing]
+    found = [(info.label, factors_of(study, info)) for info in methods]
+    resampled = [label for label, of in found if _RESAMPLED in of.differing]
+    drawn = [label for label, of in found if _ONE_BOOTSTRAP in of.shared]
+    equal = [label for label, of in found if not of.differing]
     fixed = [
-        name
-        for name, of in found.items()
+        label
+        for label, of in found
         if of.differing and not {*_SEEDS.values()}.isdisjoint(of.shared)
     ]
     several = [info for info in methods if info.method.members > 1]

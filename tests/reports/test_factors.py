@@ -75,6 +75,11 @@ ALL = "The runs of all rows differ in their resampled training set"
         ({"bagging": {}}, {"seeds": RESAMPLED, "sample": "bootstrap"}, [ALL]),
         ({"bagging": BAGGING}, {"seeds": RESAMPLED, "sample": "bootstrap"}, [ALL]),
         ({}, {"sample": "bootstrap"}, ["The runs of Baseline share one bootstrap"]),
+        (
+            {"twin": {"label": "Baseline", "train": [INIT]}},
+            {"sample": "bootstrap"},
+            ["The runs of Baseline; Baseline share one b", "of Baseline share a seed"],
+        ),
         # Else the zero of a row without any seed, and its p-value, look like findings.
         (
             {"off": {"train": [OFF]}, "init": {"train": [INIT]}},
