@@ -68,8 +68,6 @@ def save_members(path: str | os.PathLike, members: Members) -> Path:
 def load_members(path: str | os.PathLike) -> Members:
     """Read members' logits."""
     path = Path(path)
-    if not path.is_file():
-        raise PredictionsError(f"{path}: the members file does not exist")
     names = [field.name for field in dataclasses.fields(Members)]
     try:
         archive = NpzArrays(path)

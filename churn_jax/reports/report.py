@@ -145,11 +145,9 @@ class Report:
     rows: tuple[Row, ...] = ()  # the methods with usable predictions
     missing: tuple[Missing, ...] = ()  # the others
     # `[N]` of the examples all rows were evaluated on
-    ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
     # `[N]` their class ids
-    labels: np.ndarray = dataclasses.field(
-        default_factory=lambda: np.zeros(0, np.int64)
-    )
+    labels: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, int))
     # what `write` wrote: name (`"table.md"`) to path
     files: dict = dataclasses.field(default_factory=dict)
     # the curve that gives deep-ensemble equivalents; None where the study does not ask
@@ -181,9 +179,8 @@ class Report:
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """Columns of the tables, without names that are unknown here."""
-        return shown_columns(self.study.config.columns) or shown_columns(
-            DEFAULT_COLUMNS
-        )
+        named = shown_columns(self.study.config.columns)
+        return named or shown_columns(DEFAULT_COLUMNS)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:

@@ -73,13 +73,10 @@ def best_row(report: Report) -> Row | None:
     return min(others, key=lambda row: row.summary.churn.mean, default=None)
 
 
-def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, ...]:
+def most_ambiguous(report: Report, base: Row, best: Row | None) -> list[AmbiguousInput]:
     """The baseline's most ambiguous test inputs, the worst first."""
-    base, best = report.baseline, best_row(report)
-    if base is None or len(base.summary.runs) < 2:
-        return ()
     summary = base.summary
-    order = np.argsort(-summary.ambiguity, kind="stable")[:count]
+    order = np.argsort(-summary.ambiguity, kind="stable")[:SHOWN]
     shown = [row.summary.ambiguity for row in (base, best) if row is not None]
     out = []
     for n in order[summary.ambiguity[order] > 0]:
@@ -93,7 +90,7 @@ def most_ambiguous(report: Report, count: int = SHOWN) -> tuple[AmbiguousInput, 
                 change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
             )
         )
-    return tuple(out)
+    return out
 
 
 def ambiguous_section(report: Report) -> Section:
@@ -101,7 +98,8 @@ def ambiguous_section(report: Report) -> Section:
     base = report.baseline
     if base is None or len(base.summary.runs) < 2:
         return Section("", [])
-    inputs, best = most_ambiguous(report), best_row(report)
+    best = best_row(report)
+    inputs = most_ambiguous(report, base, best)
     agreed = 100 * np.mean(base.summary.ambiguity == 0)
     intro = (
         f"All {len(base.summary.runs)} runs of {base.label} agree on {agreed:.1f} % "

@@ -199,11 +199,9 @@ def _table(report: Report) -> doc.Table:
 
 def _next_to_paper(report: Report) -> tuple[doc.Section, list[dict[str, Any]]]:
     """The paper's numbers next to those of every row, also of a missing one."""
-    every = (*report.rows, *report.missing)
-    numbers = [getattr(one, "summary", None) for one in every]
     measured = [
-        ((one.info.name,), one.info.label, found, True)
-        for one, found in zip(every, numbers, strict=True)
+        ((one.info.name,), one.info.label, getattr(one, "summary", None), True)
+        for one in (*report.rows, *report.missing)
     ]
     # The `temperature` of a table's coefficients is another one.
     quantities = [q for q in report.quantities if q.name != "temperature"]
