@@ -27,7 +27,7 @@ class GoodnessOfFit:
     """How well normal logits explain the norms, for one size of ensembles."""
 
     size: int  # members of an ensemble
-    networks: tuple[int, ...]  # how many there are of each kind, the sample of the test
+    networks: tuple[int, ...]  # number of each kind: the sample size of the test
     # `[N]`, mean norm over the drawn ensembles, per image
     observed: NDArray[np.float64]
     simulated: NDArray[np.float64]  # `[N]`, mean norm of the simulated displacements

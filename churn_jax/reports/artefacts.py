@@ -26,7 +26,7 @@ from churn_jax.configuration.record import (
 from churn_jax.configuration.study import StudyConfig
 
 TEST, VALIDATION = "predictions.npz", "predictions-validation.npz"
-FILES = {"test": TEST, "validation": VALIDATION}  # of a method, by split
+FILES = {"test": TEST, "validation": VALIDATION}  # file of a row, by split
 
 
 class ReportError(ValueError):

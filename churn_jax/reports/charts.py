@@ -17,7 +17,7 @@ class Chart(NamedTuple):
     name: str
     title: str
     caption: str
-    words: str  # what it shows, for those who cannot see it
+    words: str  # alternative text
     size: tuple[float, float] = (5.4, 4.0)
 
     def of(self, draw: Callable[..., None], rows: int = 1, columns: int = 1) -> Figure:
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     label: str
     x: tuple[float, float]
     y: tuple[float, float]
-    shape: int | None = None  # place whose marker it has, if that is another one
+    shape: int | None = None  # number of its marker; None is `place`
 
 
 def scatter(

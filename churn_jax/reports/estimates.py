@@ -122,7 +122,7 @@ _OF_SETS = {
 
 @jax.jit
 def _set_values(logits, labels):
-    """Of all runs, then without each in turn: `[R + 1]`, or `[1]` of two runs."""
+    """Values of all runs, then without each run: `[R + 1]`, or `[1]` of two runs."""
 
     def of(logits, labels):
         return {name: metric(logits, labels) for name, metric in _OF_SETS.items()}
@@ -136,7 +136,7 @@ def _set_values(logits, labels):
 
 SIGNIFICANT = 0.05
 _UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
-FEWEST_RUNS = 3  # with two, one degree of freedom finds nothing but accidents
+FEWEST_RUNS = 3  # a test of two runs has one degree of freedom and next to no power
 ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
 _LESS_MORE = ("reduces", "increases")
 # Quantities that rows are compared in: in words, the verbs of less and more, whether in

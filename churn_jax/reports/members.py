@@ -29,7 +29,7 @@ from churn_jax.reports.summary import MethodSummary
 MEMBERS = {"test": "members.npz", "validation": "members-validation.npz"}
 MOST_NUMBERS = 50_000_000  # logits of one split that are kept: 200 MB
 _FIRST_CHOICE = "teachers"
-_MOST_MEMBERS = 8  # of whose subsets all are taken: 255 of 8
+_MOST_MEMBERS = 8  # up to so many, all subsets are taken (255 of 8)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Agreement(NamedTuple):
 
     members: int  # M
     examples: int  # that were looked at
-    of_runs: MemberDiversity  # numbers `[R]`, of the mean that is served
+    of_runs: MemberDiversity  # each [R]; the ensemble is the mean that is served
 
 
 _diversity = jax.jit(metrics.member_diversity)

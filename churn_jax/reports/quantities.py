@@ -101,12 +101,12 @@ class Quantity:
     heading: str  # of its column
     write: Callable[[Estimate], str] = number  # the text of a cell
     narrow: bool = False  # whether a narrow terminal shows it too
-    on_request: bool = False  # whether only studies with such a column show it at all
+    on_request: bool = False  # True if only studies that name such a column report it
     # `(logits [N, C], labels [N])` of one run to its number, for a column that is no
     # field of a `MethodSummary`
     measure: Callable[..., Any] | None = None
     of_runs: bool = False  # whether `measure` takes all runs, `logits [R, N, C]`
-    of: str = ""  # the quantity whose share against the baseline it is, minus one
+    of: str = ""  # quantity whose relative change against the baseline this is
 
     @property
     def __wrapped__(self) -> Any:
@@ -134,7 +134,7 @@ class Quantity:
 
 
 def _change(name: str, heading: str, of: str) -> Quantity:
-    """Of a number against the baseline's, for studies with such a column."""
+    """The relative change of a quantity against the baseline, on request."""
     narrow = of != "rank_loss"
     return Quantity(name, f"{heading} change %", signed_rate, narrow, True, of=of)
 
