@@ -18,6 +18,7 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault(
     "JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(os.environ["JAX_PLATFORMS"] == "cpu"))
 )
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # a tenth of tracing
 
 import jax
 import numpy as np
@@ -33,7 +34,6 @@ if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of tracing
 
 # A worker with a quarter of the machine's memory drops its compiled programs.
 _MOST_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4
