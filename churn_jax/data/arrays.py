@@ -156,12 +156,9 @@ def checked_parts(
                 f"{len(pool):,} examples (20 %) are held out for testing, the same "
                 "ones every time.",
             )
-    if num_classes is not None:
-        if classes not in (None, num_classes):
-            raise DataError(
-                f"labels are of {classes} classes; got num_classes={num_classes}"
-            )
-        classes = num_classes
+    if num_classes is not None and classes not in (None, num_classes):
+        raise DataError(f"there are {classes} classes; got num_classes={num_classes}")
+    classes = classes if num_classes is None else num_classes
     every = classes or 1 + max(split.labels.max() for split in splits.values())
     for name, split in splits.items():
         if name != "train" and _within(split.images, splits["train"].images):

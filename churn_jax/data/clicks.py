@@ -188,9 +188,8 @@ def as_clicks(
                 f"{name}: {key} must be {'whole ' * (kinds == 'iu')}numbers of shape "
                 f"{list(shape)}; got {array.dtype} {list(array.shape)}"
             )
-    if not np.all(
-        (draw >= 0) & (draw < 1)
-    ):  # below 0 is always held out, 1 and above never
+    # Below 0 is always held out, 1 and above never.
+    if not np.all((draw >= 0) & (draw < 1)):
         raise DataError(f"{name}: draw must be at least 0 and below 1")
     if (beyond := ((ids < 0) | (ids >= sizes)).any(axis=0)).any():
         # It would be learned as another field's.

@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 
 from churn_jax.data.crop import Crop, centre_crop, decode_crop, random_crop, resize_crop
-from churn_jax.data.splits import (
-    DataError,
-    Dataset,
-    Split,
-    first_line,
-    id_bytes,
-    is_tokens,
-)
+from churn_jax.data.splits import DataError, Dataset, first_line, id_bytes, is_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +186,10 @@ def stream(dataset: Dataset, reading: Reading = Reading()) -> StreamingDataset:
         ((8, 8, 1), 897)
     """
     if is_tokens(dataset.train.images):
-        raise DataError(
-            f"{dataset.name} holds token ids, which are not streamed; train on it as "
-            "it is"
-        )
+        raise DataError(f"{dataset.name}: texts are not streamed; train on it as it is")
     parts = {}
     for what in ("train", "validation", "test"):
-        own: Split = getattr(dataset, what)
+        own = getattr(dataset, what)
         rows, images = np.arange(len(own)), StoredImages(own.images)
         name = f"{dataset.name} {what}"
         parts[what] = StreamedSplit(name, own.labels, own.ids, rows, images, reading)

@@ -111,9 +111,8 @@ class ClickFeed:
                 self.scores = np.load(path, mmap_mode="r+" if primary else "c")
             except (FileNotFoundError, EOFError, ValueError) as error:
                 raise CheckpointError(
-                    f"{path} is missing or damaged, without which the checkpoints "
-                    "next to it cannot be continued; use another output folder or "
-                    "--fresh"
+                    f"{path} is missing or damaged, so the pass cannot be continued; "
+                    "use another output folder or --fresh"
                 ) from error
 
     def batches(self, order: Any, number: int) -> Iterator[tuple[Window, Any]]:

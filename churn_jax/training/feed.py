@@ -156,12 +156,13 @@ class Feed:
         They are `[B, ...]`, or `[R, B, ...]`; the epoch has the `order [R, N]`.
         """
         whole = np.asarray(fetch(order))[self._streams.first]
-        of = self._streams.of_replica
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
-        keys, places = self._streams.keys, self._layout.places
-        reader = _Reader(self.split, rows, places, self.batch, keys, update)
+        keys, of = self._streams.keys, self._streams.of_replica
+        reader = _Reader(
+            self.split, rows, self._layout.places, self.batch, keys, update
+        )
 
         def read():
             for step, block in enumerate(_blocks(reader)):

@@ -202,11 +202,10 @@ class CsvLogger:
         if self._path.exists():
             with self._path.open(newline="") as file:
                 rows = [row for row in csv.DictReader(file) if None not in row.values()]
-            steps = [str(row.get("step")) for row in rows]
             self._rows = [
                 row
-                for row, step in zip(rows, steps)
-                if step.isdecimal() and int(step) <= run.step
+                for row in rows
+                if (step := str(row.get("step"))).isdecimal() and int(step) <= run.step
             ]
 
     def log(self, values: Values, step: int) -> None:

@@ -93,9 +93,7 @@ class Session:
     done: int = 0  # updates before this launch
     seconds: float = 0.0  # before this launch
     checkpoints: Checkpoints | None = None
-    notes: tuple[
-        str, ...
-    ] = ()  # sentences for the user about weights, warm-up and checkpoints
+    notes: tuple[str, ...] = ()  # sentences about weights, warm-up and checkpoints
 
     def gathered(self, states: Sequence[TrainState]) -> TrainState:
         """The states of the parts as that of the run."""

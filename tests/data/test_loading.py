@@ -180,7 +180,7 @@ def test_num_classes_is_checked(rng, tmp_path, two_splits):
     for labels in (np.eye(3, dtype=int), np.array(["a", "b", "c"])):
         named = {n: labels[v] if "label" in n else v for n, v in stored.items()}
         path = _save(tmp_path / "n.npz", **named, num_classes=2)
-        with pytest.raises(DataError, match="of 3 classes; got num_classes=2"):
+        with pytest.raises(DataError, match="there are 3 classes; got num_classes=2"):
             load(path)
     path = _save(tmp_path / "n.npz", **stored, num_classes=[4, 5])
     with pytest.raises(DataError, match=r"must be one integer; got \[4, 5\]"):

@@ -177,7 +177,7 @@ def test_data_in_memory_stream_as_they_are():
     assert streamed.fingerprint != digits.fingerprint
     rows = [{"tokens": [1, 2], "label": i % 2} for i in range(9)]
     texts = data.from_source(rows, columns=("tokens", "label"))
-    with pytest.raises(DataError, match="holds token ids, which are not streamed"):
+    with pytest.raises(DataError, match="texts are not streamed; train on it as"):
         stream(texts)
 
 
