@@ -216,6 +216,13 @@ def logits_of(config: StudyConfig, spec: MethodSpec, dataset) -> np.ndarray:
             f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
             f"have no logits, for example {some(missing)}"
         )
+    other = ids[found.labels[rows] != dataset.train.labels]
+    if len(other):
+        raise PredictionsError(
+            f"{path}: {len(other)} of {len(ids)} training examples of {spec.name} have "
+            f"other labels there, for example {some(other)}; give logits of the study's "
+            "classes, with its ids and labels"
+        )
     logits = np.stack([found.logits[run, rows] for run in range(runs)])
     if not np.all(np.isfinite(logits)):
         raise PredictionsError(f"{path}: logits that teach must be finite")

@@ -283,8 +283,8 @@ def test_logits_of_a_file_teach_what_their_network_teaches(versions, opened, tmp
     found = opened.restore(row("baseline")).predict(train.images)
     order = np.random.default_rng(0).permutation(len(train))
 
-    def leave(name, kept):
-        examples = (train.ids[kept], train.labels[kept])
+    def leave(name, kept, shift=0):
+        examples = (train.ids[kept], (train.labels[kept] + shift) % 10)
         path = tmp_path / f"{name}.npz"
         save_predictions(path, Predictions(*examples, found[:, kept], {}))
         teaching = Teaching(logits=str(path))
@@ -296,8 +296,11 @@ def test_logits_of_a_file_teach_what_their_network_teaches(versions, opened, tmp
     run_study(config, copy, only=("row", "file"))
     np.testing.assert_allclose(logits(copy, "file"), logits(copy, "row"), atol=1e-5)
     assert from_json(StudyConfig, to_json(config)) == config
-    # Missing ones are counted before anything is trained.
-    few = with_rows(VERSIONS, leave("few", order[:50]))
-    with pytest.raises(PredictionsError, match="training examples of few have no"):
-        run_study(few, tmp_path / "none")
+    # Missing ones and those of other classes are counted before anything is trained.
+    for wrong, message in (
+        (leave("few", order[:50]), "14 of 64 training examples of few have no"),
+        (leave("far", order, shift=1), "64 of 64 training .* of far have other labels"),
+    ):
+        with pytest.raises(PredictionsError, match=message):
+            run_study(with_rows(VERSIONS, wrong), tmp_path / "none")
     assert not (tmp_path / "none").exists()
