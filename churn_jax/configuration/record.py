@@ -79,6 +79,9 @@ class RowRecord:
     stopped: tuple[Stopped, ...] = ()  # replicas that were frozen
     # passes that answer for all members; of MIMO, one answers for several
     passes: int | None = None
+    # digest of the files of weights and logits that it and its dependencies learned
+    # from; empty if there are none, or if it is not known
+    files: str = ""
 
     @property
     def method(self) -> Method:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -241,6 +242,7 @@ class StudyFolder:
         kept, files = Study(self.out, self.record, ()), list(product(names, splits))
         row = self.record.row(spec.name)
         there = row is not None and not self.record.outdated(row)
+        there = there and row.files in ("", _files(self.config, spec))
         found = there and all(is_stored(kept.file(*file)) for file in files)
         for file in files if found else ():
             try:
@@ -310,6 +312,7 @@ def row_records(
             dependencies=config.dependencies(spec),
             training_cost=_training_cost(config, spec),
             passes=_passes(config, spec),
+            files=_files(config, spec),
             seconds=round(trained.seconds / count, 3),
             compile_seconds=round(trained.compile_seconds / count, 3),
             parameters=trained.parameters,
@@ -350,3 +353,19 @@ def _passes(config: StudyConfig, spec: MethodSpec) -> int:
     model = spec.model or config.model
     networks = spec.models or ((model, spec.method.members),)
     return sum(passes(*part) for part in networks)
+
+
+def _files(config: StudyConfig, spec: MethodSpec) -> str:
+    """A digest of the files of weights and logits that a row depends on, or empty."""
+    files: list[Path] = []
+    for row in (*config.dependencies(spec), spec):
+        networks = (row.model or config.model, *(network for network, _ in row.models))
+        for folder in filter(None, (getattr(n, "pretrained", "") for n in networks)):
+            files += sorted(Path(folder).glob("*.safetensors"))
+        if path := row.teaching.logits:
+            files += [Path(path), *sorted(shard_folder(path).glob("*"))]
+    digest = hashlib.sha256()
+    for path in filter(Path.is_file, files):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest() if files else ""

@@ -220,8 +220,8 @@ def logits_of(config: StudyConfig, spec: MethodSpec, dataset) -> np.ndarray:
     if len(other):
         raise PredictionsError(
             f"{path}: {len(other)} of {len(ids)} training examples of {spec.name} have "
-            f"other labels there, for example {some(other)}; give logits of the study's "
-            "classes, with its ids and labels"
+            f"other labels there, for example {some(other)}; give logits with the "
+            "study's ids, labels and classes"
         )
     logits = np.stack([found.logits[run, rows] for run in range(runs)])
     if not np.all(np.isfinite(logits)):

@@ -296,6 +296,14 @@ def test_logits_of_a_file_teach_what_their_network_teaches(versions, opened, tmp
     run_study(config, copy, only=("row", "file"))
     np.testing.assert_allclose(logits(copy, "file"), logits(copy, "row"), atol=1e-5)
     assert from_json(StudyConfig, to_json(config)) == config
+
+    def finished():
+        folder = StudyFolder(copy, config, opened.dataset)
+        return folder.finished(config.spec("file"))
+
+    assert finished()
+    leave("file", order[::-1])  # the file is another one
+    assert not finished()
     # Missing ones and those of other classes are counted before anything is trained.
     for wrong, message in (
         (leave("few", order[:50]), "14 of 64 training examples of few have no"),

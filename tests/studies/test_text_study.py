@@ -25,7 +25,7 @@ from experiments.diversity.analyses import run_diversity
 from experiments.diversity.sections import foreign_images, students
 from experiments.diversity.study import AnalysedStudy, DiversityOptions
 from tests.models import drawn
-from tests.studies.small import logits, study_of
+from tests.studies.small import Watched, logits, study_of
 from tests.training import tiny
 from tests.training.tiny_texts import Bag
 
@@ -212,3 +212,10 @@ def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path
     for run in found:
         np.testing.assert_allclose(run, expected.logits, rtol=1e-4, atol=1e-4)
     assert np.abs(found[0, 0] - found[0, 1]).max() > 0.01
+    weights = tmp_path / "bert" / "model.safetensors"
+    for content, trained in (
+        (weights.read_bytes(), []),
+        (weights.read_bytes()[:-1] + b"?", ["one"]),
+    ):
+        weights.write_bytes(content)
+        assert Watched(config, out).trained == trained
