@@ -249,6 +249,9 @@ _ABSENT = object()
 def without(value: Any, names: Collection[str] = FREE) -> Any:
     """JSON values without the settings of these names, but for those of a method."""
     if isinstance(value, dict) and "class" not in value:
+        if isinstance(train := value.get("train"), list):  # a row's paths and values
+            train = [pair for pair in train if pair[0].partition(".")[0] not in names]
+            value = {**value, "train": train}
         return {k: without(v, names) for k, v in value.items() if k not in names}
     return [without(v, names) for v in value] if isinstance(value, list) else value
 

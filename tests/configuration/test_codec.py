@@ -153,3 +153,5 @@ def test_settings_that_change_no_results_are_left_out_at_any_depth():
     }
     rows = [{"name": "a", "method": {"class": "M", "label": 1}}]
     assert without(value) == {"train": {"epochs": 2}, "methods": rows}
+    own = [["eval_batch_size", 10], ["seeds.init", "fixed"], ["mesh.data", 2]]
+    assert without({"name": "a", "train": own}) == {"name": "a", "train": own[1:2]}
