@@ -190,7 +190,8 @@ class StudyRecord:
 
     def outdated(self, row: RowRecord) -> bool:
         """True if a row was trained otherwise than the configuration says now."""
-        spec = next((s for s in self.config.methods if s.name == row.name), None)
+        name = row.of or row.name
+        spec = next((s for s in self.config.methods if s.name == name), None)
         if spec is None:
             return False
         there = (row.spec, *row.dependencies)

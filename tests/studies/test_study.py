@@ -250,6 +250,9 @@ def test_averaged_weights_are_a_row_of_the_same_training(trained, tmp_path):
     Watched(config, tmp_path, "baseline")
     assert recorded(tmp_path) == ["baseline", "baseline_ema"]
     own, averaged = json.loads((tmp_path / "study.json").read_text())["methods"]
+    fewer = changed("baseline", class_share=0.5)
+    record = dataclasses.replace(read_study(tmp_path), config=fewer)
+    assert all(map(record.outdated, record.methods))
     assert averaged["label"] == "Baseline, EMA weights" and averaged["of"] == "baseline"
     assert averaged["training_cost"] == own["training_cost"] == 1.0
     assert own["seconds"] > 0 and averaged["seconds"] is None
