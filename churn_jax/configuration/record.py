@@ -44,7 +44,7 @@ class DataRecord:
 
 @dataclasses.dataclass(frozen=True)
 class LaunchRecord:
-    """The last launch into a folder: when (ISO), where, with which versions."""
+    """The last launch that finished a row: when (ISO), where, with which versions."""
 
     command: str = ""
     date: str = ""

@@ -134,11 +134,12 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
             "would give other numbers from here on",
             f"set {changed[0].partition(':')[0].upper()} as it was, or {way}",
         )
-    free = {*FREE, "methods", *(() if record.sweep is None else ("baseline",))}
+    free = {*FREE, "methods", "baseline"}
     a, b = (without(to_json(r.config), free) for r in (old, record))
     if changed := differences(a, b):
         refuse(f"a {what} with other settings ({in_words(changed)})")
-    record = dataclasses.replace(record, methods=old.methods)
+    launch = old.launch if old.methods else record.launch
+    record = dataclasses.replace(record, methods=old.methods, launch=launch)
     if record.sweep is None or old.sweep is None:
         return record
     rows = {row.name: row for row in old.config.methods}
@@ -175,7 +176,7 @@ class StudyFolder:
         data = DataRecord(dataset.name, *facts, *sizes)
         record = StudyRecord(config, data, launch, sweep=sweep, selected=selected)
         self.out, self.path, self.config = out, out / "study.json", config
-        self.record = continued(self.path, record)
+        self.record, self.launch = continued(self.path, record), launch
         self._finished: dict[str, bool] = {}
 
     def method_dir(self, name: str) -> Path:
@@ -286,9 +287,11 @@ class StudyFolder:
         )
 
     def write(self, *rows: RowRecord) -> None:
-        """Writes `study.json`, with the records of finished rows."""
+        """Writes `study.json`, with the records of rows that this launch finished."""
         check_lock(self.out)
         self.record = self.record.with_rows(*rows)
+        if rows:
+            self.record = dataclasses.replace(self.record, launch=self.launch)
         write_record(self.path, self.record)
 
 

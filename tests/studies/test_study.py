@@ -75,15 +75,21 @@ def test_the_folder_holds_what_the_reports_read(trained):
     assert not list(trained.rglob("*.tmp"))
 
 
-def test_a_launch_that_changes_no_result_trains_nothing(out):
-    before, config = files(out), small_study()
+def test_a_launch_that_changes_no_result_trains_nothing(out, monkeypatch):
+    monkeypatch.setattr("churn_jax.studies.folder.hardware", lambda: "another machine")
+    before, launch, config = files(out), read_study(out).launch, small_study()
     train = dataclasses.replace(config.train, mapping="unroll", eval_batch_size=7)
     shown = {"published": "a.csv:table2/cifar10", "columns": ("accuracy",)}
+    shown["baseline"] = "pair"
     for options in ({}, {"train": train}, shown):
         again = Watched(dataclasses.replace(config, **options), out, *ROWS)
         assert (again.trained, again.kept, again.notes) == ([], list(ROWS), [])
     assert read_study(out).config.published == shown["published"]
+    assert read_study(out).launch == launch
     assert files(out) == before
+    assert [row.label for row in reports.collect(out).rows if row.verdict] == [
+        "Baseline"
+    ]
 
 
 @pytest.mark.slow
