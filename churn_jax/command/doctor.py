@@ -25,7 +25,8 @@ class Used(Study):
         launches: number of launches that are compared.
         deterministic: ask XLA for deterministic GPU kernels. A CPU ignores it.
         row: row of the preset; empty is its baseline.
-        out: folder of the JSON file; default `runs/doctor/NAME-UPDATES`.
+        out: folder of the JSON file; default `runs/doctor/NAME-UPDATES`, with
+            --row `runs/doctor/NAME-ROW-UPDATES`.
     """
 
     updates: int = 100
@@ -67,7 +68,8 @@ def doctor(argv: Sequence[str]) -> int:
             ),
         )
     machine = _machine()  # only now: a TPU serves one process at a time
-    folder = Path("runs", "doctor", f"{config.name}-{options.updates}")
+    words = filter(None, (config.name, options.row, str(options.updates)))
+    folder = Path("runs", "doctor", "-".join(words))
     path = write(found, launch, options.out or folder)
     said = [_verdict(found, options.updates), f"Written: {path}"]
     blocks = [machine, *(Text(sentence, "line") for sentence in said)]

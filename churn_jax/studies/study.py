@@ -73,8 +73,8 @@ class StudyDisplay(Display):
 
 def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
     """Sentences about updates whose two versions are drawn with equal seeds."""
-    # Run r of both would have the same initial weights and order of data, so fewer
-    # predictions flip than between versions that are trained years apart.
+    # Run r of both would have the same initial weights and, of the same examples, order
+    # of data, so fewer predictions flip than between versions trained years apart.
 
     def drawn(spec: MethodSpec):
         train = spec.config(config.train)
@@ -89,8 +89,8 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
         if drawn(old) == drawn(new):
             sentences.append(
                 f"{new.name} replaces {old.name}, and run r of both has the same "
-                "initial weights and data order; so that flips are not too few, give "
-                'one of them other seeds: train=(("seeds.base", 1),)'
+                "seeds; so that flips are not too few, give one of them others: "
+                'train=(("seeds.base", 1),)'
             )
     return tuple(sentences)
 

@@ -191,6 +191,11 @@ def test_the_command_says_whether_launches_agree(
     assert code == 0 or "apart from update 2 on, in the end by 0.1 of" in said
     assert all("xla_gpu_deterministic_ops=true" in found for found in flags)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["repeatability.json"]
+    monkeypatch.chdir(tmp_path)  # by default rows have folders of their own
+    for row in ([], ["--row", "entropy"]):
+        assert main([*words, *row]) == code
+    folders = [path.name for path in (tmp_path / "runs/doctor").iterdir()]
+    assert sorted(folders) == ["digits-tiny-2", "digits-tiny-entropy-2"]
 
 
 @pytest.mark.slow
