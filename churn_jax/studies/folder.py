@@ -122,7 +122,9 @@ def continued(path: Path, record: StudyRecord) -> StudyRecord:
         raise StudyError(f"{out} holds {holds}; {hint}")
 
     if (old.sweep is None) != (record.sweep is None):
-        refuse("another kind of study", "use another folder")
+        kind = "a study" if old.sweep is None else "a sweep"
+        read = f"`churn-jax report {out}` reads it"
+        refuse(f"another kind of study, {kind}", f"{read}; use another folder")
     there, here = old.data.fingerprint, record.data.fingerprint
     if there != here:
         refuse(

@@ -264,7 +264,7 @@ def test_the_same_folder_keeps_what_is_there_and_takes_more_in(swept, tmp_path):
     record = json.loads((out / "study.json").read_text())
     points = [point["value"] for point in record["sweep"]["points"]]
     assert points == [0.0, 0.4, 1.0]
-    with pytest.raises(StudyError, match="holds another kind of study"):
+    with pytest.raises(StudyError, match="kind of study, a sweep; `churn-jax report"):
         run_study(dataclasses.replace(SMALL, train=SMALL.train), out)
 
 
