@@ -103,6 +103,8 @@ def write(run_dir) -> Report:
     if report.held_out is not None:
         contents["held_out.csv"] = doc.csv_text(_records(report.held_out))
     report.files.update(doc.write_files(report.study.folder, contents))
+    for name in {"updates.md", "updates.csv"} - contents.keys():
+        (report.study.folder / name).unlink(missing_ok=True)  # of earlier settings
     return report
 
 

@@ -253,6 +253,10 @@ def test_write_adds_two_files_with_labels_escaped(tmp_path, undrawn):
     assert "<h2>Updates</h2>" in page and "<script" not in page
     assert text == updates_markdown(report) and r"\<script\>alert" in text
     assert report.files["updates.csv"].read_text() == updates_csv(report)
+    # They go when the study has no updates any more.
+    reports.write(write_study(tmp_path, two_methods(), LABELS))
+    assert not report.files["updates.csv"].exists()
+    assert not report.files["updates.md"].exists()
 
 
 def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):

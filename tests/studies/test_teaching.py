@@ -219,7 +219,9 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(versions, tmp_pa
     later = Watched(longer, out)
     assert later.trained == ["next"]
     (note,) = later.notes
-    assert note.startswith("few replaces baseline, and run r of both has the same seeds;")
+    assert note.startswith(
+        "few replaces baseline, and run r of both has the same seeds;"
+    )
     assert before.items() <= files(out).items()
     assert recorded(out) == [spec.name for spec in longer.methods]
     config = json.loads((out / "study.json").read_text())["config"]
