@@ -61,7 +61,8 @@ class Rules:
 
     # "required" benchmarks decide on the release; "advisory" ones are only reported.
     tier: Tier = "required"
-    # Name of its file in both folders; None if it is the name of the benchmark.
+    # Its file, by name or path inside both folders; None if it is called like the
+    # benchmark.
     file: str | None = None
     score: str | None = None  # column that is compared; None for all columns
     # True if a lower score is better; None to follow its log or its name.
@@ -275,7 +276,8 @@ def compare_suite(
         rules = suite.of(name)
         before, now = (of.get(name) for of in found)
         lacking = [of for of, path in zip(called, (before, now)) if path is None]
-        result, missing = None, f"it is missing in {' and in '.join(lacking)}"
+        file = rules.file or "it"
+        result, missing = None, f"{file} is missing in {' and in '.join(lacking)}"
         if not lacking:
             try:
                 own = {"errors": rules.errors or errors, "waivers": rules.waivers}
@@ -309,17 +311,20 @@ def _files(
             skipped = True
             with contextlib.suppress(PredictionsError):
                 skipped = reader_of(path) is None
-        named = [n for n, of in rules.items() if of.file == path.name]
-        if skipped and not named:
-            left.append(f"{called}/{path.relative_to(folder)}")
-            continue
-        if not named or (name in rules and not rules[name].file):
+        files = {n: Path(of.file) for n, of in rules.items() if of.file}
+        same = path.relative_to(folder), Path(path.name)
+        named = [n for n, file in files.items() if file in same]
+        # A benchmark with a file has no other, though one may be called like it.
+        if name not in files and not skipped and (name in rules or not named):
             named.append(name)
+        if not named:
+            left.append(f"{called}/{path.relative_to(folder)}")
         for name in named:
             if name in found:
                 raise PredictionsError(
                     f"{folder}: {found[name].relative_to(folder)} and "
-                    f"{path.relative_to(folder)} are both called {name!r}; keep one"
+                    f"{path.relative_to(folder)} are both called {name!r}; keep one, or "
+                    "name one, with its folders, as the file of the benchmark"
                 )
             found[name] = path
     if not found:

@@ -150,6 +150,29 @@ def test_one_file_may_serve_several_benchmarks(tmp_path):
     assert {of.name: of.missing for of in found.benchmarks} == dict.fromkeys(names, "")
 
 
+def test_a_benchmark_with_a_file_has_no_other(tmp_path):
+    sides = folders(tmp_path)
+    for side, right in zip(sides, (1, 0)):
+        (side / "sub").mkdir()
+        csv_file(side / "mmlu.csv", id=range(30), correct=[1] * 30)
+        csv_file(side / "sub" / "mmlu.csv", id=range(30), correct=[right] * 30)
+        csv_file(side / "mmlu_5.csv", id=range(30), correct=[right] * 30)
+    for file, p, left in (
+        ("mmlu_5.csv", 2**-29, ["mmlu.csv", "sub/mmlu.csv"]),
+        ("./sub/mmlu.csv", 2**-29, ["mmlu.csv"]),
+        ("mmlu_6.csv", None, ["mmlu.csv", "sub/mmlu.csv"]),
+    ):
+        found = compare_suite(*sides, suite=Suite({"mmlu": Rules(file=file)}))
+        first = found.benchmarks[0]
+        assert first.name == "mmlu" and not found.passed
+        assert [m.p for m in first.measures.values()] == [p] * (p is not None)
+        assert found.left_out == tuple(f"{s.name}/{of}" for s in sides for of in left)
+        if p is None:
+            assert first.missing == "mmlu_6.csv is missing in old and in new"
+    two = Suite({"arc": Rules(file="mmlu.csv")})
+    fails("both called 'arc'; .* with its folders", compare_suite, *sides, suite=two)
+
+
 def test_equal_releases_pass(tmp_path, monkeypatch):
     old, new = (release(tmp_path / name, 1, timed=False) for name in SIDES)
     log = {"eval": {}, "samples": [{"id": 1, "scores": {"m": {"value": "C"}}}]}
@@ -197,8 +220,6 @@ def test_wrong_folders_are_refused(tmp_path):
     (new / "more" / "samples_mmlu.jsonl").write_text("{}")
     fails("are both called 'mmlu'; keep one", compare_suite, old, new, suite=Suite())
     fails("this is not a folder of results", compare_suite, old, tmp_path / "none")
-    two = Suite({"arc": Rules(file="digits.csv")})
-    fails("csv and .* are both called 'arc'", compare_suite, old, old, suite=two)
     (tmp_path / "empty").mkdir()
     fails("no files of results", compare_suite, old, tmp_path / "empty")
 
