@@ -52,6 +52,8 @@ _KEYS |= {"errors": str, "gates": dict}
 _DEPTH = 5  # most parts of a file's path inside the folder
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
+# 2026-01-31T12-30-00+00-00_mmlu_Gprr29Mvx7Q2.eval
+_INSPECT = re.compile(r"\d{4}-\d\d-\d\dT[\d.Z+-]+_(.+)_[A-Za-z0-9]+\.(?:eval|json)")
 _SKIPPED = ("results", "config", "summary")  # files that tools write next to these
 
 
@@ -246,9 +248,9 @@ def compare_suite(
 ) -> SuiteResult:
     """Compares two folders of results, one benchmark at a time.
 
-    Files of the same name in both folders are one benchmark; time stamps and the
-    prefixes of lm-evaluation-harness (`samples_`) and lighteval (`details_`) are
-    ignored. A required benchmark fails if one folder lacks it, if it cannot be
+    Files of the same name in both folders are one benchmark; time stamps, the ids of
+    Inspect and the prefixes of lm-evaluation-harness (`samples_`) and lighteval
+    (`details_`) are ignored. A required benchmark fails if one folder lacks it, if it cannot be
     compared, if one of its gates fails, or if it gets worse detectably, by Holm's
     procedure over all measures of the release.
 
@@ -305,7 +307,8 @@ def _files(
         if hidden or not endings or not path.is_file():
             continue
         stem = path.name[: -max(map(len, endings))]
-        name: str = _NAME.fullmatch(stem)[1]  # type: ignore[index]
+        match = _INSPECT.fullmatch(path.name) or _NAME.fullmatch(stem)
+        name: str = match[1]  # type: ignore[index]
         skipped = name.lower() in _SKIPPED
         if ".json" in endings and not skipped:  # a log, or else a report or settings
             skipped = True

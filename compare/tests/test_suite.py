@@ -104,7 +104,9 @@ def test_errors_and_waivers_are_those_of_the_benchmark(tmp_path):
             | {"error": "timeout" if i == errored else None}
             for i in range(9)
         ]
-        for name in ("a.json", "b.json"):
+        day = 2 + (side == sides[0])
+        inspect = f"2026-01-0{day}T10-00-00+00-00_b_t_{'x' * day}29MvAbC.json"
+        for name in ("a.json", inspect):
             (side / name).write_text(json.dumps({"eval": {}, "samples": samples}))
         csv_file(side / "c.csv", id=range(9), prediction=range(9))
     rules = tmp_path / "suite.toml"
@@ -115,7 +117,7 @@ def test_errors_and_waivers_are_those_of_the_benchmark(tmp_path):
         id = "5"
         reason = "wrong label"
         until = 2999-01-01
-        [benchmark.b]
+        [benchmark.b_t]
         errors = "refuse"
         [benchmark.c]
         lower-is-better = true
