@@ -250,9 +250,9 @@ def compare_suite(
 
     Files of the same name in both folders are one benchmark; time stamps, the ids of
     Inspect and the prefixes of lm-evaluation-harness (`samples_`) and lighteval
-    (`details_`) are ignored. A required benchmark fails if one folder lacks it, if it cannot be
-    compared, if one of its gates fails, or if it gets worse detectably, by Holm's
-    procedure over all measures of the release.
+    (`details_`) are ignored. A required benchmark fails if one folder lacks it, if it
+    cannot be compared, if one of its gates fails, or if it gets worse detectably, by
+    Holm's procedure over all measures of the release.
 
     Args:
         old: folder of the version in use.
@@ -326,8 +326,8 @@ def _files(
             if name in found:
                 raise PredictionsError(
                     f"{folder}: {found[name].relative_to(folder)} and "
-                    f"{path.relative_to(folder)} are both called {name!r}; keep one, or "
-                    "name one, with its folders, as the file of the benchmark"
+                    f"{path.relative_to(folder)} are both called {name!r}; keep one, "
+                    "or name one, with its folders, as the file of the benchmark"
                 )
             found[name] = path
     if not found:
