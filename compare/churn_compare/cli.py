@@ -465,11 +465,12 @@ def _check_outputs(given: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"--{name}: {path} is called like predictions; name it .{name}"
             )
-        # In a folder that is read, tables are predictions, and JSON may be a log.
-        table = place.lower().endswith(contents.ENDINGS)
+        # In a folder that is read, tables are predictions, an index makes it a store,
+        # and JSON may be a log.
+        table = place.lower().endswith((*contents.ENDINGS, f"/{contents.INDEX}"))
         if path.is_file() and place.lower().endswith((".json", ".eval")):
             with path.open("rb") as file:
-                table = not file.read(99).startswith(b'{\n "format":')  # no report
+                table |= not re.match(rb'{\n "format": \d', file.read(99))  # no report
         for known, what in taken.items():
             if place == known or (table and Path(known) in Path(place).parents):
                 where = "lies within" if place != known else "would write over"

@@ -18,6 +18,7 @@ from sklearn.metrics import accuracy_score, log_loss
 import churn_compare
 from churn_compare.cli import Arguments
 from churn_compare.option_list import options_of
+from churn_compare.store import ShardWriter, write_index
 from churn_compare.testing import assert_compatible
 from churn_jax import metrics
 from churn_jax.cli import main
@@ -220,6 +221,8 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
         ),
         ("--noise r.json s.json --json s.json", "--json: s.json would write over what"),
         (". --json ./study.json", "study.json lies within what is read; name another"),
+        ("store new.npy --json store/index.json", "index.json lies within what is read"),
+        (". --json index.json", "--json: index.json lies within what is read"),
         ("label . old.npy --out a.csv", "--out: a.csv lies within what is read"),
         (f"label {SIDES} --out ./new.npy", "a queue is a CSV file; name it .csv"),
         ("label a.csv b.csv --out ./b.csv", "b.csv would write over what is read"),
@@ -230,6 +233,9 @@ def test_wrong_files_are_named(files, refused, monkeypatch, words, message):
     monkeypatch.chdir(files)
     np.save("short.npy", np.arange(3))
     Path("study.json").write_text("{}")
+    with ShardWriter("store", 0, 1, np.arange(1), np.zeros(1, int), 1, 2) as writer:
+        writer.write(np.zeros((1, 1, 2)))
+    write_index("store", 1)
     refused(["compare", *words.split()], message)
 
 
