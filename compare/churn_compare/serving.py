@@ -22,7 +22,7 @@ from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
-from churn_compare.reading.account import settle
+from churn_compare.reading.account import account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_names
@@ -209,6 +209,8 @@ class RepairResult(Display):
     accuracy_change: Interval  # accuracy as served minus that of the new version
     p: float  # p-value of equal accuracy as served and of the new version
     both: float  # share of the test examples that need the predictions of both versions
+    validation: int  # number of validation examples
+    notes: tuple[str, ...]  # sentences about how validation was read and joined
 
     @property
     def gates(self) -> tuple[GateOutcome, ...]:
@@ -275,7 +277,10 @@ class RepairResult(Display):
         ]
         count = f"{count_text(self.served.examples)} examples"
         notes = dict.fromkeys((*self.shipped.read, *map(remark, self.shipped.notes)))
-        return composed(self, parts, [*notes], {"Test": count}, command, about=count)
+        more = [remark(f"Validation: {of}") for of in self.notes if of not in notes]
+        facts = {"Validation": f"{count_text(self.validation)} examples", "Test": count}
+        about = "; ".join(f"{name}: {of}" for name, of in facts.items())
+        return composed(self, parts, [*notes, *more], facts, command, about=about)
 
 
 def repair(
@@ -349,7 +354,9 @@ def repair(
             "the validation and the test predictions have different classes"
         )
     confirm, found = reading.get("confirm", ()), scan(chosen_on)
-    settle(class_doubts(chosen_on, found), confirm)
+    said = settle(class_doubts(chosen_on, found), confirm)
+    sides = chosen_on.old, chosen_on.new
+    lines = (*account_lines([(s.name, s.account) for s in sides]), *chosen_on.read)
     rule, candidates = _choose(chosen_on, found, allowed)
     shared: dict = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     shared |= {"level": level, "confirm": confirm}
@@ -377,6 +384,8 @@ def repair(
         accuracy_change=numbers.change(every).of(0),
         p=float(numbers.p(every)[0]),
         both=both,
+        validation=chosen_on.examples,
+        notes=(*lines, *chosen_on.notes, *said),
     )
 
 

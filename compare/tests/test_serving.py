@@ -159,8 +159,12 @@ def test_what_is_refused():
     shifted = [of | {"labels": (of["labels"] + 1) % 5} for of in validation]
     said = "is right on .* by chance it would .* add --confirm below-chance"
     fails(said, repair, *test, validation=shifted)
-    given = {"validation": shifted, "confirm": "below-chance"}
-    assert repair(*test, **given).shipped.examples == 300
+    few = shifted[0], {name: values[:200] for name, values in shifted[1].items()}
+    given = {"validation": few, "confirm": "below-chance", "on_missing": "intersect"}
+    text = " ".join(str(repair(*test, **given)).split())
+    assert "Validation: 200 examples; Test: 300 examples" in text
+    assert "Validation: 100 of 300 ids are only in old" in text
+    assert "Validation: Confirmed: old is right on" in text
     fails(said, size, *shifted)
     fails(said, noise_floor, *shifted)
     plain = [
