@@ -30,6 +30,7 @@ from churn_compare.number_text import (
     NOTHING,
     count_text,
     equals_text,
+    listed,
     p_text,
     remark,
     with_range,
@@ -49,7 +50,6 @@ from churn_compare.tables import number_cell
 Tier = Literal["required", "advisory"]
 _KEYS = {"tier": str, "file": str, "score": str, "lower-is-better": bool}
 _KEYS |= {"errors": str, "gates": dict}
-_DEPTH = 5  # most parts of a file's path inside the folder
 # samples_mmlu_2026-01-31T12-30-00.123.jsonl, details_mmlu|0_2026-...parquet
 _NAME = re.compile(r"^(?:samples_|details_)?(.*?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?$")
 # 2026-01-31T12-30-00+00-00_mmlu_Gprr29Mvx7Q2.eval
@@ -203,7 +203,7 @@ class SuiteResult(Display):
             *(f"Advisory, not counted: {of.line.split('  ', 1)[1]}" for of in gates),
             *[f"Not judged, without labels or gates: {some(unjudged)}."]
             * bool(unjudged),
-            *[f"Files left out: {some(self.left_out)}."] * bool(self.left_out),
+            *[f"Files left out: {listed(self.left_out, 12)}."] * bool(self.left_out),
         ]
 
     def document(self, command: str = "") -> Document:
@@ -300,34 +300,32 @@ def _files(
     found: dict[str, Path] = {}
     left: list[str] = []
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        lower = path.name.lower()
-        endings = [e for e in (*ENDINGS, ".eval", ".json") if lower.endswith(e)]
-        hidden = any(part.startswith(".") for part in inside) or len(inside) > _DEPTH
-        if hidden or not endings or not path.is_file():
+        inside, lower = path.relative_to(folder), path.name.lower()
+        if not path.is_file() or any(part.startswith(".") for part in inside.parts):
             continue
-        stem = path.name[: -max(map(len, endings))]
+        endings = [e for e in (*ENDINGS, ".eval", ".json") if lower.endswith(e)]
+        stem = path.name[: len(lower) - max(map(len, endings), default=0)]
         match = _INSPECT.fullmatch(path.name) or _NAME.fullmatch(stem)
         name: str = match[1]  # type: ignore[index]
-        skipped = name.lower() in _SKIPPED
+        skipped = name.lower() in _SKIPPED or not endings
         if ".json" in endings and not skipped:  # a log, or else a report or settings
             skipped = True
             with contextlib.suppress(PredictionsError):
                 skipped = reader_of(path) is None
         files = {n: Path(of.file) for n, of in rules.items() if of.file}
-        same = path.relative_to(folder), Path(path.name)
+        same = inside, Path(path.name)
         named = [n for n, file in files.items() if file in same]
         # A benchmark with a file has no other, though one may be called like it.
         if name not in files and not skipped and (name in rules or not named):
             named.append(name)
         if not named:
-            left.append(f"{called}/{path.relative_to(folder)}")
+            left.append(f"{called}/{inside}")
         for name in named:
             if name in found:
                 raise PredictionsError(
                     f"{folder}: {found[name].relative_to(folder)} and "
-                    f"{path.relative_to(folder)} are both called {name!r}; keep one, "
-                    "or name one, with its folders, as the file of the benchmark"
+                    f"{inside} are both called {name!r}; keep one, or name one, with "
+                    "its folders, as the file of the benchmark"
                 )
             found[name] = path
     if not found:

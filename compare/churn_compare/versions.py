@@ -284,11 +284,13 @@ def find_versions(
     given = set(map(os.path.realpath, used))  # `Path.resolve` raises for link loops
     found: dict[str, Path] = {}
     about_all: dict[str, Path] = {}
+    left: list[str] = []
     for entry in sorted(inside.iterdir()):
         if entry.name.startswith(".") or os.path.realpath(entry) in given:
             continue
         path = _predictions_of(entry)
         if path is None:
+            left.append(entry.name)
             continue
         name = _stem(entry)
         known = about_all if entry.is_file() and name in ABOUT_ALL else found
@@ -306,6 +308,9 @@ def find_versions(
             f"version is a file ({', '.join(ENDINGS)}) or a folder with such a file "
             f"called {PREDICTIONS!r}"
         )
+    if left:
+        said = f"Left out, since they have no predictions: {listed(left, _SHOWN)}."
+        notes = (*notes, said)
     return VersionFiles(names, tuple(found[name] for name in names), about_all, notes)
 
 

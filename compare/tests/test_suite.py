@@ -182,11 +182,16 @@ def test_equal_releases_pass(tmp_path, monkeypatch):
         csv_file(side / "summary_cnn.csv", id=[1, 2], label=[0, 1], prediction=[0, 1])
         (side / "bias.json").write_text(json.dumps(log))
         (side / "setting.json").write_text("{}")
+        (side / "summary.xlsx").touch()
+        deep = side.joinpath(*"12345")
+        deep.mkdir(parents=True)
+        (side / "digits.csv").rename(deep / "digits.csv")
     found = compare_suite(old, new)
     names = [of.name for of in found.benchmarks]
     assert found.passed and names == ["arc", "bias", "digits", "mmlu", "summary_cnn"]
     assert "Files left out: old/model/results_2026" in str(found)
-    assert found.left_out[1::2] == ("old/setting.json", "new/setting.json")
+    assert found.left_out[1::3] == ("old/setting.json", "new/setting.json")
+    assert found.left_out[2::3] == ("old/summary.xlsx", "new/summary.xlsx")
     assert main(["suite", str(old), str(new)]) == 0
     for side in SIDES:
         (tmp_path / f"run-{side}").mkdir()
