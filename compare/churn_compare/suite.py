@@ -37,7 +37,7 @@ from churn_compare.number_text import (
 )
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading.account import settle
-from churn_compare.reading.contents import ENDINGS
+from churn_compare.reading.contents import ENDINGS, parts_of
 from churn_compare.reading.join import Errors
 from churn_compare.reading.logs import reader_of
 from churn_compare.reading.outcomes import has_outcomes
@@ -297,17 +297,29 @@ def _files(
     """Files by benchmark, of which several may have one file, and files left out."""
     if not folder.is_dir():
         raise PredictionsError(f"{folder}: this is not a folder of results")
+    if _one_table(folder):
+        raise PredictionsError(
+            f"{folder}: this is one table, not a folder of results; compare it without "
+            "suite"
+        )
     found: dict[str, Path] = {}
     left: list[str] = []
+    tables: set[Path] = set()
     for path in sorted(folder.rglob("*")):
         inside, lower = path.relative_to(folder), path.name.lower()
-        if not path.is_file() or any(part.startswith(".") for part in inside.parts):
+        if any(part.startswith(".") for part in inside.parts):
+            continue
+        if not tables.isdisjoint(path.parents):
+            continue
+        if table := path.is_dir() and _one_table(path):
+            tables.add(path)
+        if not (table or path.is_file()):
             continue
         endings = [e for e in (*ENDINGS, ".eval", ".json") if lower.endswith(e)]
         stem = path.name[: len(lower) - max(map(len, endings), default=0)]
         match = _INSPECT.fullmatch(path.name) or _NAME.fullmatch(stem)
         name: str = match[1]  # type: ignore[index]
-        skipped = name.lower() in _SKIPPED or not endings
+        skipped = name.lower() in _SKIPPED or not (endings or table)
         if ".json" in endings and not skipped:  # a log, or else a report or settings
             skipped = True
             with contextlib.suppress(PredictionsError):
@@ -331,6 +343,11 @@ def _files(
     if not found:
         raise PredictionsError(f"{folder}: there are no files of results in it")
     return found, tuple(left)
+
+
+def _one_table(folder: Path) -> bool:
+    """True if a folder is a store of shards, or the parts of a table."""
+    return any(folder.glob("logits-*-of-*.npy")) or bool(parts_of(folder))
 
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):

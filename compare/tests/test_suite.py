@@ -9,6 +9,7 @@ import pytest
 from churn_compare import compare_suite, read_suite
 from churn_compare.cli import main
 from churn_compare.gates import GateError
+from churn_compare.store import ShardWriter, write_index
 from churn_compare.suite import Rules, Suite
 from tests.cases import csv_file, fails, harness, jsonl
 
@@ -193,6 +194,20 @@ def test_equal_releases_pass(tmp_path, monkeypatch):
     assert found.left_out[1::3] == ("old/setting.json", "new/setting.json")
     assert found.left_out[2::3] == ("old/summary.xlsx", "new/summary.xlsx")
     assert main(["suite", str(old), str(new)]) == 0
+    labels = np.arange(40) % 2
+    for side, factor in ((old, 4.0), (new, 0.0)):
+        store = side / "model" / "store"
+        with ShardWriter(store, 0, 1, np.arange(40), labels, 1, 2) as writer:
+            writer.write(factor * np.eye(2)[labels][None])
+        write_index(store, 1)
+        (side / "parts").mkdir()
+        csv_file(side / "parts" / "part-00000.csv", id=[1], correct=[1])
+    found = compare_suite(old, new)
+    of_store, of_parts = (found.benchmarks[i] for i in (5, 4))
+    assert (of_store.name, of_store.gates[0].passed) == ("store", False)
+    assert (of_parts.name, len(found.benchmarks)) == ("parts", 7)
+    assert "folder of 1 parts of one table" in of_parts.missing
+    fails("not a folder of results; .* without suite", compare_suite, store, store)
     for side in SIDES:
         (tmp_path / f"run-{side}").mkdir()
         (tmp_path / side).rename(tmp_path / f"run-{side}" / "results")
