@@ -67,7 +67,7 @@ def _enable_compilation_cache() -> None:
 
 
 def _quiet_libraries() -> None:
-    """Errors come as exceptions; libraries print pages about them, too."""
+    """Silences what libraries log about errors that they also raise."""
     from churn_jax.command.launch import has_tpu
 
     for name in ("absl", "asyncio"):

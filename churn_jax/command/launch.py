@@ -46,24 +46,21 @@ class Launch:
     lost_seconds: int = 60
 
 
-def cluster_of(environment=None) -> str | None:
+def cluster_of() -> str | None:
     """Which cluster started this process with others: a name, or None if alone."""
-    found = os.environ if environment is None else environment
+    found = os.environ
     in_step = "SLURM_STEP_NODELIST" in found and "SLURM_PROCID" in found
-    if in_step and _number(found, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") > 1:
+    if in_step and _number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") > 1:
         return "SLURM"
-    if _number(found, "OMPI_COMM_WORLD_SIZE") > 1:
+    if _number("OMPI_COMM_WORLD_SIZE") > 1:
         return "Open MPI"
-    if _number(found, "MEGASCALE_NUM_SLICES") > 1:  # of one host each, maybe
-        return "Cloud TPU"
     hosts = found.get("TPU_PROCESS_ADDRESSES") or found.get("TPU_WORKER_HOSTNAMES", "")
-    if "," in hosts or (environment is None and _several_tpu_hosts()):
-        return "Cloud TPU"
-    return None
+    slices = _number("MEGASCALE_NUM_SLICES")  # of one host each, maybe
+    return "Cloud TPU" if slices > 1 or "," in hosts or _several_tpu_hosts() else None
 
 
-def _number(found, *names: str) -> int:
-    text = next((found[name] for name in names if name in found), "")
+def _number(*names: str) -> int:
+    text = next((os.environ[name] for name in names if name in os.environ), "")
     return int(text) if text.isdigit() else 0
 
 
@@ -110,7 +107,7 @@ _PATIENCE = "xla_cpu_collective_call_terminate_timeout_seconds"
 
 
 def use_all_cores() -> None:
-    """Makes a device of every CPU core, unless it is said how many there are."""
+    """Makes a device of every CPU core, unless their number is set already."""
     import jax
 
     known: Any = jax.config

@@ -260,7 +260,7 @@ def configured(before: Any, given: Sequence[tuple[str, Any]], options: Any) -> A
 
 
 def _reseeded(spec: Any, further: int) -> Any:
-    """The row with its own seed, if it has one, as far from the study's as before."""
+    """The row with its own seed at the same distance from the study's as before."""
     moved = tuple(
         (path, value + further if path == "seeds.base" else value)
         for path, value in spec.train

@@ -89,7 +89,7 @@ def plan(argv: Sequence[str]) -> int:
     check_compiler()
     if not options.quiet:
         print(f"{row} for {part.name}: compiling takes minutes", file=sys.stderr)
-    # The compiler hears nothing for that long, so Ctrl-C ends the process.
+    # The main thread runs no handler while XLA compiles, so Ctrl-C ends the process.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         found = planning.plan(config, row, part, mesh)

@@ -89,8 +89,8 @@ class Stopping:
 def stopping(minutes: float | None, go_on: str) -> Iterator[Stopping]:
     """Catches both signals while the body runs; earlier handlers come back after it."""
     asked = Stopping(minutes, go_on)
-    # Python runs handlers in the main thread, which hears nothing while XLA compiles or
-    # a device is waited for. The number of a signal comes through a pipe at once.
+    # Python's handlers run in the main thread, which runs no handler while XLA compiles
+    # or a device is waited for. The number of a signal comes through a pipe at once.
     heard, told = os.pipe()
     os.set_blocking(told, False)
 

@@ -147,7 +147,7 @@ _WORDS = {
 
 
 def _arm(arms: tuple[Any, ...], value: Any) -> Any:
-    """The member of a union that the JSON value is of."""
+    """The member of a union that fits the JSON value."""
     if value is None:
         fits = [arm for arm in arms if arm is type(None)]
     elif isinstance(value, dict):
@@ -234,7 +234,7 @@ FREE = frozenset(
         # Where and how fast a study runs.
         *("mesh", "mapping", "steps_per_call", "eval_batch_size"),
         *("checkpoint_every_seconds", "data_dir", "manual_dir", "threads", "workers"),
-        # How it is shown, and how its predictions are kept.
+        # How a study is shown, and how its predictions are kept.
         *("title", "label", "equation", "published", "columns", "updates", "notes"),
         "evaluation",
     )

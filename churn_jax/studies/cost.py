@@ -34,7 +34,7 @@ def network_flops(network, example: jax.ShapeDtypeStruct, of: str = "forward") -
     `forward`, `training`, which includes the gradient of the cross-entropy, or
     `input_gradients`, a forward pass and the gradient in the input alone.
     """
-    batch = 64  # what an update does once per batch is hardly counted
+    batch = 64  # work done once per batch is spread over this many examples
     images = jax.ShapeDtypeStruct((batch, *example.shape[1:]), example.dtype)
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     variables = jax.eval_shape(network.init, key, images)

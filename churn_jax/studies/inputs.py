@@ -20,8 +20,8 @@ from churn_jax.training.run import Run
 class Inputs(NamedTuple):
     """A data set with the moments that its pixels are normalised by.
 
-    Of a stream the moments are those of ImageNet: its own would take a pass over every
-    pixel.
+    Of a stream the moments are those of ImageNet: computing its own would take a pass
+    over all pixels.
     """
 
     dataset: Any  # a `Dataset`, `StreamingDataset` or `Clicks`

@@ -32,8 +32,9 @@ SLURM = {
         ({"OMPI_COMM_WORLD_SIZE": "several"}, None),
     ],
 )
-def test_a_cluster_is_known_by_what_it_sets(environment, cluster):
-    assert cluster_of(environment) == cluster
+def test_a_cluster_is_known_by_what_it_sets(monkeypatch, environment, cluster):
+    monkeypatch.setattr(launch.os, "environ", {**environment, "TPU_SKIP_MDS_QUERY": ""})
+    assert cluster_of() == cluster
 
 
 @pytest.mark.parametrize(
