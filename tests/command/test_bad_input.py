@@ -34,7 +34,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("study digits --set model=x", "model must be an object"),
         ("study digits:tiny --data missing.npz", "missing.npz"),
         ("study digits:tiny --out=", "--out needs the name of a folder"),
-        ("study own --data digits --batch-size -5", "batch_size must be at least 0"),
+        ("study own --data digits --batch-size -5", "batch_size must be at least 1"),
         ("study digits:tiny --optimizer optax:lionn --dry-run", "did you mean lion"),
         ("study digits:tiny --optimizer optax:lionn", "did you mean lion"),
         ("study own", OWN),
