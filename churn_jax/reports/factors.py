@@ -49,21 +49,25 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
     return Factors(tuple(found["fixed"]), tuple(found["varied"]))
 
 
+_ELSEWHERE = ("name", "label", "method", "equation", "teacher", "train")
+
+
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
     """Table of what the runs of each row share, and of settings the row changes."""
     heads = ("Method", "Runs share", "Runs differ in", "The row changes")
-    rows, model = [], study.config.model
+    fields, model = dataclasses.fields(MethodSpec), study.config.model
+    usual = {f.name: to_json(f.default) for f in fields if f.name not in _ELSEWHERE}
+    usual["model"], rows = to_json(model), []
     for info in methods:
         spec = info.spec
-        plain = MethodSpec(spec.name, spec.label, spec.method, model=model)
-        given = {"train": (), "equation": "", "teacher": None}
-        own = dataclasses.replace(spec, model=spec.model or model, **given)
+        own = {name: to_json(getattr(spec, name)) for name in usual}
+        own["model"] = to_json(spec.model or model)
         changes = [  # without seeds and samples, which are in the columns before
             f"{path} = {value}"
             for path, value in spec.train
             if path != "sample" and path.partition(".")[0] != "seeds"
         ]
-        changes += differences(to_json(plain), to_json(own), form="{0} = {2}")
+        changes += differences(usual, own, form="{0} = {2}")
         words = (*factors_of(study, info), changes)
         rows.append((info.label, *(", ".join(w) or "–" for w in words)))
     if not any(info.spec.train or row[-1] != "–" for info, row in zip(methods, rows)):

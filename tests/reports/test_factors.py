@@ -33,6 +33,11 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
         "off_order": {"train": [["seeds.augment", "off"], ["seeds.order", "fixed"]]},
         "wd0": {"train": [["optimizer.weight_decay", 0.0], ["seeds.init", "fixed"]]},
         "small": {"train_size": 1500, "class_share": 0.5, "start": "init"},
+        "taught": {
+            "method": {"class": "EnsembleDistillation"},
+            "teacher": "init",
+            "teaching": {"offline": True},
+        },
         "wide": {"model": to_json(ModelConfig("mlp", (64,), dropout=0.2))},
     }
     report = study(tmp_path, rows)
@@ -46,9 +51,11 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
     (table,) = training_section(report.study, list(found.values())).blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["Init"] == ("initial weights", "mini-batch order, augmentation", "–")
-    assert [cells[name][2] for name in ("Baseline", "Wd0", "Small", "Wide")] == [
+    shown = ("Baseline", "Wd0", "Small", "Taught", "Wide")
+    assert [cells[name][2] for name in shown] == [
         *("–", "optimizer.weight_decay = 0.0"),
         "train_size = 1500, class_share = 0.5, start = init",
+        "teaching.offline = True",
         "model.features = [64], model.dropout = 0.2",
     ]
     for text in (render(report), markdown_table(report)):
