@@ -109,9 +109,8 @@ class Gate:
             least = 0
             if self.bound != "max" or self.limit == 0:
                 raise GateError("equivalent takes a margin above 0, such as 0.01")
-        if least is not None and not least <= self.limit <= 1:
-            got = f'got {self.limit:g}; write 0.05 or "5%" for 5 %'
-            raise GateError(f"{limit} must lie between {least} and 1, {got}")
+        if least is not None:
+            check_share(self.limit, limit, least)
         for name, allowed in (("bound", ("max", "min")), ("on", ON)):
             if getattr(self, name) not in allowed:
                 known = " or ".join(map(repr, allowed))
@@ -259,6 +258,13 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
     if math.isfinite(value):
         return value / 100 if percent else value
     raise GateError(f"{what} must be a number such as 0.02 or 2%; got {given!r}")
+
+
+def check_share(value: float, what: str, least: int = 0) -> None:
+    """Raises for a number that is no share, or no change of one."""
+    if not least <= value <= 1:
+        got = f'got {value:g}; write 0.05 or "5%" for 5 %'
+        raise GateError(f"{what} must lie between {least} and 1, {got}")
 
 
 def margin_of(

@@ -18,7 +18,7 @@ from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError, check_choice, some
 from churn_compare.example_numbers import class_numbers
-from churn_compare.gates import Gating, as_gates, limit_of, waivers_of
+from churn_compare.gates import Gating, as_gates, check_share, limit_of, waivers_of
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
@@ -324,8 +324,7 @@ def repair(
         GateError: if a gate is invalid.
     """
     wanted, allowed = as_gates(gates), limit_of(loss, "loss", "accuracy_gain")
-    if allowed < 0:
-        raise ValueError(f"loss must be at least 0; got {loss}")
+    check_share(allowed, "loss")
     if len(validation) != 2:
         raise ValueError("repair takes --validation OLD_V NEW_V, two files")
     chosen_on, test = (

@@ -20,6 +20,7 @@ from churn_compare.gates import (
     GateError,
     Gating,
     as_gates,
+    check_share,
     limit_of,
     limit_text,
     waivers_of,
@@ -380,6 +381,8 @@ def size(
     limit, expected = gate.limit if gate else 0.0, mean
     if change is not None:
         expected = limit_of(change, "change", name)
+        if QUANTITIES[name].unit in ("share", "points"):
+            check_share(expected, "change", -1)
         if gate:
             raise GateError("a size is found for a limit or for a change, not for both")
     if abs(expected - limit) < 1e-12:

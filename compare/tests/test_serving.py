@@ -147,7 +147,8 @@ def test_what_is_refused():
     validation, test = versions(300, 1), versions(300, 2)
     given = {"validation": validation, "of": ValueError}
     fails("loss 1 may mean 1 % or 100 %", repair, *test, loss="1", **given)
-    fails("loss must be at least 0; got -5%", repair, *test, loss="-5%", **given)
+    for loss in ("-5%", "30"):
+        fails("loss must lie between 0 and 1, got", repair, *test, loss=loss, **given)
     fails("300 examples are in the validation", repair, *test, validation=test)
     unlabelled = [{k: v for k, v in of.items() if k != "labels"} for of in test]
     fails("there are no labels", repair, *unlabelled, validation=validation)

@@ -117,6 +117,7 @@ def test_what_is_refused(rng, tmp_path):
         ({"gates": two}, "one limit, on all examples"),
         ({"gates": one, "change": 0.05}, "for a limit or for a change, not for both"),
         ({"change": "1"}, "change 1 may mean 1 % or 100 %"),
+        ({"change": 30}, "change must lie between -1 and 1, got 30; write 0.05 or"),
         ({"change": 0.0}, "the limit itself"),
     ):
         fails(says, size, *sides, **{"labels": labels} | options, of=GateError)
