@@ -404,8 +404,9 @@ def _checked(pair: Pair) -> Pair:
         )
     elif pair.scored and columns != {type(None)}:
         why = (
-            "blends need the same classes in the same order in both versions; with "
-            "--kind classes the old version can still be kept on some groups"
+            "blends need scores of the same classes in the same order in both "
+            "versions; to keep the old version on some groups only, add a column "
+            "prediction to both and --kind classes"
         )
     if why:
         raise PredictionsError(why)

@@ -168,6 +168,10 @@ def test_what_is_refused():
     assert "Validation: Confirmed: old is right on" in text
     fails(said, size, *shifted)
     fails(said, noise_floor, *shifted)
+    turned = [of | {"class_names": [*"abcde"[::s]]} for of, s in zip(test, (1, -1))]
+    turned = [of | {"labels": np.array([*"abcde"])[of["labels"]]} for of in turned]
+    said = "same order in both .* add a column prediction to both and --kind classes"
+    fails(said, repair, *turned, **given)
     plain = [
         {"labels": of["labels"], "predictions": of["logits"].argmax(-1)} for of in test
     ]
