@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import special
@@ -194,6 +194,7 @@ def noise_floor(
     target_column: str | None = None,
     score_columns: Sequence[str] = (),
     grades: Mapping[str, float] | None = None,
+    on_missing: Literal["error", "intersect"] = "error",
     confirm: Sequence[str] = (),
     regressions: int = 20,
     level: float = 0.95,
@@ -239,7 +240,7 @@ def noise_floor(
         raise PredictionsError("a noise floor needs at least two runs; got one")
     whole, notes = sides[0], []
     for side in sides[1:]:
-        whole, said = _with_runs(whole, side, normalize, confirm)
+        whole, said = _with_runs(whole, side, normalize, on_missing, confirm)
         notes += said
     joined = join(
         whole,
@@ -249,7 +250,7 @@ def noise_floor(
         tolerance=tolerance,
         relative=relative,
         normalize=normalize,
-        on_missing="intersect",
+        on_missing=on_missing,
         errors=errors,
     )
     groups = all_examples(len(joined.ids), joined.clusters, level)
@@ -316,7 +317,11 @@ def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
 
 
 def _with_runs(
-    whole: Table, side: Table, normalize: Normalization, confirm: Sequence[str]
+    whole: Table,
+    side: Table,
+    normalize: Normalization,
+    on_missing: str,
+    confirm: Sequence[str],
 ) -> tuple[Table, list[str]]:
     """The runs of both on the examples that both have, and notes about the others."""
     if side.measures != whole.measures:
@@ -324,7 +329,7 @@ def _with_runs(
             f"{side.name} has {', '.join(side.measures)}; {whole.name} has "
             f"{', '.join(whole.measures)}"
         )
-    rows = Rows(whole, side, True, confirm)
+    rows = Rows(whole, side, on_missing == "intersect", confirm)
     both = (whole, rows.old), (side, rows.new)
     if whole.inputs is not None and side.inputs is not None:
         same = equal(whole.inputs.take(rows.old), side.inputs.take(rows.new))

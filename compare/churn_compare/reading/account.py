@@ -32,11 +32,11 @@ class Account(NamedTuple):
 
 
 def account_lines(sides: Sequence[tuple[str, Account | None]]) -> tuple[str, ...]:
-    """One line per side, or one line for both where they are equal."""
+    """One line per side, or one line for all where they are equal."""
     found = {name: account.text() for name, account in sides if account is not None}
     texts = set(found.values())
     if len(found) == len(sides) > 1 and len(texts) == 1:
-        found = {"Both": texts.pop()}
+        found = {"Both" if len(sides) == 2 else "All": texts.pop()}
     return tuple(f"{name}: {text}." for name, text in found.items() if text)
 
 

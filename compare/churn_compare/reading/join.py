@@ -236,8 +236,8 @@ def _comparable(
     failed = [of.failed(at).any(axis=0) for of, at in sides]
     a, b = (int(of.sum()) for of in failed)
     if a or b:
-        said = f"{counted(a, 'example')} errored in {old.name}"
-        said += f", {b:,} in {new.name}" if new is not old else ""
+        said = f"{counted(a, 'example')} errored"
+        said += f" in {old.name}, {b:,} in {new.name}" if new is not old else ""
         if policy == "refuse" or (policy is None and a != b):
             raise PredictionsError(
                 f"{said}; --errors wrong counts them as wrong, --errors drop leaves "
@@ -253,10 +253,9 @@ def _comparable(
     keep = known[0] & known[1]
     if lacking := int((~keep).sum()):
         a, b = (int((~of).sum()) for of in known)
-        said = (
-            f"{lacking:,} of {len(keep):,} examples lack an outcome ({a:,} in "
-            f"{old.name}, {b:,} in {new.name})"
-        )
+        said = f"{lacking:,} of {len(keep):,} examples lack an outcome"
+        if old.name != new.name:
+            said += f" ({a:,} in {old.name}, {b:,} in {new.name})"
         if on_missing == "error":
             raise PredictionsError(
                 f"{said}, for example {some(rows.ids[~keep])}; --on-missing intersect "

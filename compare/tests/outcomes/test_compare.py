@@ -470,6 +470,9 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     write_index(tmp_path / "store", 2)
     of_store = noise_floor(tmp_path / "store")["prediction"]
     assert of_store["runs_differ"] == found["runs_differ"]
+    few = {"id": ids[:30], "logits": logits[0, :30]}
+    fails("10 of 40 ids are only in .*--on-missing intersect", noise_floor, *paths, few)
+    assert noise_floor(*paths, few, on_missing="intersect").examples == 30
     page = tmp_path / "noise.html"
     words = ["--noise", *map(str, paths), "--html", str(page)]
     assert main(words) == 0 and "<h2>The runs</h2>" in page.read_text()
@@ -478,7 +481,7 @@ def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     ends = [f"{100 * end:.2f}" for end in (min(found.of_runs), max(found.of_runs))]
     assert f"from {ends[0]} to {ends[1]} % over runs (standard deviation" in said
-    assert "Two of 3 runs differ on" in said
+    assert "Two of 3 runs differ on" in said and "All: read: id, label" in said
     assert main(["--noise", str(paths[0])]) == 2
     assert "at least two runs" in capsys.readouterr().err
     assert main(["--noise", *map(str, paths), "--by", "x"]) == 2
