@@ -74,6 +74,10 @@ class Rule:
         check_choice("kind", self.kind, get_args(RuleKind))
         if not 0 <= self.weight <= 1 or not np.isfinite(self.margin):
             raise ValueError("weight must lie between 0 and 1, and margin be finite")
+        for name in ("groups", "class_names", "known"):
+            of = getattr(self, name)
+            if not isinstance(of, tuple) or not all(isinstance(v, str) for v in of):
+                raise ValueError(f"{name} must be several texts; got {of!r}")
         of = self.temperatures
         if len(of) != 2 or not all(0 < t < np.inf for t in of):
             raise ValueError(f"temperatures must be two numbers above 0; got {of}")

@@ -59,6 +59,9 @@ def test_rules_that_make_no_sense_are_refused():
     for settings, message in (
         ({"kind": "nonsense"}, "kind must be one of new, blend, surer, keep; got 'non"),
         ({"weight": 1.5}, "weight must lie between 0 and 1"),
+        ({"groups": "cat"}, "groups must be several texts; got 'cat'"),
+        ({"groups": (1, 2)}, r"groups must be several texts; got \(1, 2\)"),
+        ({"class_names": ("a", 2)}, "class_names must be several texts"),
         ({"temperatures": (0.0, 1.0)}, "temperatures must be two numbers above 0"),
     ):
         fails(message, Rule, **settings, of=ValueError)
