@@ -11,10 +11,11 @@ from churn_compare.gates import (
     EQUIVALENT,
     Gate,
     GateError,
-    limit_text,
+    exactly,
+    past_margin,
 )
 from churn_compare.labelling import more_labels
-from churn_compare.number_text import count_text, listed, value_text, with_range
+from churn_compare.number_text import count_text, listed, with_range
 from churn_compare.result import (
     NONE,
     ROUNDING,
@@ -113,7 +114,7 @@ def _judge_all(gate: Gate, found: Measured) -> Judged:
         size = max(-within.low, within.high)  # NaN without an interval
         sizes = Interval(size, max(within.low, -within.high), size)
         line = with_range(within, gate.unit, 2 * found.level - 1)
-        return sizes, _state(gate, sizes), line
+        return sizes, _state(gate, sizes), line + past_margin(within, gate.limit)
     if gate.quantity not in found.quantities:
         raise GateError(f"the gate {gate.text!r} cannot be judged: no such number here")
     return _judged(gate, found, found.level)
@@ -198,6 +199,11 @@ def _compared(gate: Gate, interval: Interval) -> float:
     return interval.high if gate.bound == "max" else interval.low
 
 
+def _best(gate: Gate, interval: Interval) -> float:
+    """The end of the interval that is farthest within the limit."""
+    return interval.low if gate.bound == "max" else interval.high
+
+
 def _left(gate: Gate, number: float) -> float:
     """Distance of a number from the limit, below 0 if it violates the limit."""
     return gate.limit - number if gate.bound == "max" else number - gate.limit
@@ -213,7 +219,7 @@ def _state(gate: Gate, interval: Interval) -> State:
     """State of the gate; an undefined number fails."""
     if _margin(gate, interval) >= -ROUNDING:
         return "pass"
-    best = interval.low if gate.bound == "max" else interval.high
+    best = _best(gate, interval)
     open_ = gate.on == "interval" and not math.isnan(interval.value)
     return "inconclusive" if open_ and _left(gate, best) >= -ROUNDING else "fail"
 
@@ -225,13 +231,9 @@ def _measured_text(gate: Gate, interval: Interval, level: float) -> str:
     compared = _compared(gate, interval)
     if math.isnan(compared):
         return f"{said}, which has no interval here"
-    if abs(compared - gate.limit) > ROUNDING:
-        shown, limit = (
-            value_text(dataclasses.replace(interval, value=value), gate.unit)
-            for value in (compared, gate.limit)
-        )
-        if shown == limit:
-            said += f", exactly {limit_text(compared, gate.unit)}"
+    said += exactly(interval, compared, gate.limit, gate.unit)
+    if gate.on == "interval":  # fails only if its other end is beyond the limit, too
+        said += exactly(interval, _best(gate, interval), gate.limit, gate.unit)
     return said
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from churn_compare.example_ids import canonical, twice, value_texts
 from churn_compare.groups import coded
-from churn_compare.number_text import Unit, listed
+from churn_compare.number_text import Unit, listed, value_text
 from churn_compare.pair import Pair
 from churn_compare.quantities import QUANTITIES
 from churn_compare.reading import arrow
-from churn_compare.result import Waiver
+from churn_compare.result import ROUNDING, Interval, Waiver
 from churn_compare.suggestions import did_you_mean
 
 EQUIVALENT = "equivalent"  # `Measured.within`
@@ -229,6 +229,23 @@ def limit_text(limit: float, unit: Unit) -> str:
     if unit in ("share", "points"):
         return f"{100 * limit:{sign}.10g} {'%' if unit == 'share' else 'points'}"
     return f"{limit:{sign}.10g}"
+
+
+def exactly(interval: Interval, number: float, limit: float, unit: Unit) -> str:
+    """The number in full if it looks like a limit that it is not."""
+    shown = {
+        value_text(dataclasses.replace(interval, value=of), unit)
+        for of in (number, limit)
+    }
+    if len(shown) > 1 or not abs(number - limit) > ROUNDING:
+        return ""
+    return f", exactly {limit_text(number, unit)}"
+
+
+def past_margin(within: Interval, margin: float, unit: Unit = "points") -> str:
+    """The larger end of an interval in full if it looks like the margin."""
+    end = max(within.low, within.high, key=abs)
+    return exactly(within, end, math.copysign(margin, end), unit)
 
 
 def margin_text(margin: float) -> str:

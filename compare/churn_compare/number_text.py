@@ -10,6 +10,8 @@ from churn_compare.result import ROUNDING, Interval
 Unit = Literal["share", "points", "number", "change"]
 NOTHING = "–"  # in place of a number that does not exist
 
+_LIMITS = (0.01, 0.05, 0.1)  # of p-values
+
 _SCALE = {"share": 100.0, "points": 100.0, "number": 1.0, "change": 1.0}
 _ENDING = {"share": " %", "points": " points"}
 
@@ -51,12 +53,18 @@ def level_text(level: float) -> str:
 
 
 def p_text(p: float, least: float = 0.0) -> str:
-    """A p-value with two digits; below 0.001 or `least`, only the bound."""
+    """A p-value with two digits; below 0.001 or `least`, only the bound.
+
+    A limit such as 0.05 is shown of no other number.
+    """
     if math.isnan(p):
         return NOTHING
     if p < 0.001 or p <= least:
         return f"< {max(least, 0.001):g}"
-    return "1" if p >= 0.995 else f"{p:.2g}"
+    digits, limits = 2, [of for of in _LIMITS if abs(p - of) < 0.001]
+    while float(f"{p:.{digits}g}") in limits and digits < 9:
+        digits += 1
+    return "1" if p >= 0.995 else f"{p:.{digits}g}"
 
 
 def equals_text(p: float, least: float = 0.0) -> str:

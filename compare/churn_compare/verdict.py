@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.display import VersionsResult
-from churn_compare.gates import EXCESS, margin_text
+from churn_compare.gates import EXCESS, margin_text, past_margin
 from churn_compare.noise import TESTED_RUNS, least_p
 from churn_compare.number_text import (
     count_text,
@@ -236,7 +236,8 @@ def _precision(found: Measured) -> Iterator[str]:
         yield (
             f"The update {shown} to change {what} by less than {margin} "
             f"({level_text(2 * found.level - 1)} interval "
-            f"{range_text(found.within, unit)})."
+            f"{range_text(found.within, unit)}"
+            f"{past_margin(found.within, found.equivalent, unit)})."
         )
     units = "examples" if found.clusters is None else "clusters"
     if unit == "points" and found.detectable >= 1:

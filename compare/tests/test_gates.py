@@ -147,6 +147,16 @@ def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():
     )
     line = outcome(Gate("churn", 0.02), quantities=found).line
     assert line == "FAIL  churn at most 2 %: 4.0 % (95 % interval 3.0 to 5.0 %)"
+    found = {"churn": Interval(0.015, 0.00911, 0.0246)}
+    line = outcome(Gate("churn", 0.0091, on="interval"), quantities=found).line
+    end = "1.5 % (95 % interval 0.9 to 2.5 %), exactly 0.911 %"
+    assert line == f"FAIL  interval of churn at most 0.91 %: {end}"
+
+
+def test_a_line_shows_why_an_end_that_looks_like_the_margin_is_within():
+    (gate,) = gates_by_name({"equivalent": "5%"})
+    line = outcome(gate, within=Interval(-0.01, -0.0496, 0.03)).line
+    assert line.endswith("(90 % interval -5 to +3), exactly -4.96 points")
 
 
 def test_each_value_of_a_column_is_judged_and_the_worst_is_measured():

@@ -53,6 +53,7 @@ def test_an_interval_says_how_many_digits_count(interval, unit, value, ends):
 
 def test_p_values_counts_and_shares():
     said = {0.0: "< 0.001", 0.001: "0.001", 0.046: "0.046", 0.996: "1", NAN: "–"}
+    said |= {0.0496: "0.0496", 0.05: "0.05", 0.05004: "0.05004", 0.104: "0.1"}
     assert [p_text(p) for p in said] == list(said.values())
     assert count_text(1234567) == "1,234,567"
     assert count_text(1234.5) == "1,234.5"

@@ -47,6 +47,9 @@ def test_what_a_labelled_comparison_says():
         "Accuracy rises by 0.6 points, from 91.2 % to 91.8 % "
         "(+0.2 to +1.0; exact McNemar p = 0.0031).",
     )
+    near = result_of(within=Interval(0.006, -0.0496, 0.03), equivalent=0.05)
+    ends = "(90 % interval -5 to +3, exactly -4.96 points)."
+    assert sentences(near)[-1].endswith(f"by less than 5 points {ends}")
     first, _, third = sentences(result_of((5, 3)))
     assert first.endswith(", on average over 15 pairs of runs (5 old, 3 new).")
     assert third.endswith("median exact McNemar p = 0.0031).")
