@@ -89,7 +89,7 @@ def check_faults(faults: list[tuple[Table, np.ndarray]], ids: np.ndarray) -> Non
 # Smaller ratios are raised to e^-43, 2e-19, which does not change sums: their squares
 # would be subnormal numbers, which are slow.
 _LEAST_LOG_RATIO = np.float32(-43)
-_UNKNOWN = UNKNOWN_LOGIT / 2  # a class this far below the row's top is unknown
+UNKNOWN = UNKNOWN_LOGIT / 2  # a class this far below the row's top is unknown
 
 
 def _of_labels(scores, ratios, kind, top, predicted, labels):
@@ -109,7 +109,7 @@ def _of_labels(scores, ratios, kind, top, predicted, labels):
     log_own = np.full(len(ratios), -np.inf)
     if kind == "logits":
         log_own[known] = scores[place].astype(np.float64) - top[known]
-        log_own[log_own <= _UNKNOWN] = -np.inf
+        log_own[log_own <= UNKNOWN] = -np.inf
     else:
         log_own[known] = np.log(scores[place].astype(np.float64) / top[known])
     log_total = np.where(predicted == labels, np.log1p(others), np.log(total))
@@ -251,7 +251,7 @@ class SidePass:
             if least < _LEAST_LOG_RATIO:
                 np.maximum(ratios, _LEAST_LOG_RATIO, out=ratios)
             np.exp(ratios, out=ratios)
-            smallest, zeros = top, least <= _UNKNOWN
+            smallest, zeros = top, least <= UNKNOWN
         else:
             np.divide(scores, top[:, None], out=ratios, casting="same_kind")
             np.maximum(ratios, np.exp(_LEAST_LOG_RATIO), out=ratios)
@@ -276,7 +276,7 @@ class SidePass:
             np.log(scores, out=scores)
             top = np.log(top)
         elif zeros:
-            scores[scores - top[:, None] <= _UNKNOWN] = -np.inf
+            scores[scores - top[:, None] <= UNKNOWN] = -np.inf
         shared, alone = self.split
         others = ratios[:, alone].sum(axis=1, dtype=np.float64)
         of_pairs = ratios[:, shared], scores[:, shared], others

@@ -31,6 +31,7 @@ from churn_compare.result import (
     Noise,
     Sampled,
 )
+from churn_compare.scanning import UNKNOWN
 
 _WAIVERS = 10  # waivers listed in a sentence; the record has all
 _NAMED = 3  # groups named in a sentence
@@ -259,13 +260,14 @@ def _probabilities(found: Measured) -> Iterator[str]:
         nll = found.quantities.get(f"nll_{version}")
         if nll is not None and nll.value == float("inf"):
             yield (
-                f"The {version} version gives some label a probability of 0, so its "
-                "NLL is infinite."
+                f"The {version} version gives some label a probability of 0 or a logit "
+                f"{-UNKNOWN:,.0f} below the highest, so its NLL is infinite."
             )
     if (kl := found.quantities.get("kl_divergence")) and kl.value == float("inf"):
         yield (
-            "The new version gives some class a probability of 0 and the old one does "
-            "not, so the KL divergence is infinite."
+            "The new version gives some class a probability of 0 or a logit "
+            f"{-UNKNOWN:,.0f} below the highest and the old one does not, so the KL "
+            "divergence is infinite."
         )
     for name, heading, what in (
         ("nll_change", "NLL", "Probabilities of the labels get"),

@@ -110,7 +110,8 @@ def test_probabilities_are_judged_where_they_change():
     infinite["kl_divergence"] = Interval(math.inf, NAN, NAN)
     *_, nll, kl = sentences(result_of(quantities=infinite))
     assert nll == (
-        "The new version gives some label a probability of 0, so its NLL is infinite."
+        "The new version gives some label a probability of 0 or a logit 5,000 below "
+        "the highest, so its NLL is infinite."
     )
     assert kl.endswith("the old one does not, so the KL divergence is infinite.")
 
