@@ -118,6 +118,16 @@ def uncertainty(
     return Uncertainty(examples, total, freedom, False, of_clusters, bearing)
 
 
+def left_out(own: np.ndarray, clusters: Given) -> np.ndarray:
+    """Factors of clusters' residuals, whose squares then add up to a variance."""
+    # A cluster with the share h of a ratio's denominator draws the ratio to itself, so
+    # that its residual is too small by 1 - h. What the ratio changes if the cluster is
+    # left out is not: the jackknife has V = (G - 1) / G sum (m_u / (1 - h_u))^2, which
+    # is G / (G - 1) sum m_u^2 for equal clusters.
+    rest = np.where(own < 1 - _NEAR, 1 - own, 1.0)
+    return np.sqrt(1 - 1 / np.maximum(clusters, 1)) / rest
+
+
 def share_ends(
     share: Given, variance: Given, quantile: Given, examples: Given
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -260,6 +270,14 @@ class Groups:
             owner = self.group[first]
         self.owner = owner  # group of every unit
         self.found = np.bincount(owner, minlength=count)  # number of units
+        if self.cell is not None:
+            part, clusters_of = self.cell, self.found
+            if self.pooled:
+                code = part * len(sizes) + self.strata
+                _, first, part = np.unique(code, return_index=True, return_inverse=True)
+                clusters_of = np.bincount(self.strata[first], minlength=len(sizes))
+            own = np.bincount(part)[part] / self._sizes[self.strata]
+            self._left_out = left_out(own, clusters_of[self.strata])
         # Effective number of units, for the interval of a share without any event.
         self.units = self.found.astype(np.float64)
         if self.pooled:
@@ -285,6 +303,7 @@ class Groups:
             moved *= (self.size / self._sizes / len(means))[self.strata]
             means = means.mean(keepdims=True)
         if self.cell is not None:
+            moved *= self._left_out
             moved = np.bincount(self.cell, moved, len(self.owner))
         return means, moved / self.size[self.owner]
 
@@ -295,9 +314,9 @@ class Groups:
             variance = self.value(np.abs(of.mean)) - np.square(self.value(of.mean))
             return uncertainty(variance / self._sizes)
         _, moved = self._moved(of.mean)
-        clustered = self.cell is not None
-        factor = self.found / np.maximum(self.found - 1, 1)
-        factor = factor if clustered or mean else 1.0
+        clustered, factor = self.cell is not None, 1.0
+        if mean and not clustered:
+            factor = self.found / np.maximum(self.found - 1, 1)
         parts = []
         for side in of.runs:
             R = len(side[0].sums)

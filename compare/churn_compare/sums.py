@@ -1,13 +1,20 @@
 """Numbers that are functions of sums over examples, and the bootstrap."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from churn_compare.estimates import Uncertainty, run_part, share_ends, uncertainty
+from churn_compare.estimates import (
+    Uncertainty,
+    left_out,
+    run_part,
+    share_ends,
+    uncertainty,
+)
 from churn_compare.pair import Scanned
 from churn_compare.result import Interval
 
@@ -83,27 +90,29 @@ class Statistic:
     def uncertainty(self, clusters: int = 0) -> Uncertainty:
         """Uncertainty of the mean over pairs; `clusters` as in `Partition`."""
         of_groups = self.of_groups()
-        G = len(of_groups)
-        factor = G / max(G - 1, 1) if clusters else 1.0
-        examples = factor * np.sum(np.square(of_groups))
+        examples = np.sum(np.square(of_groups))
         known = np.where(np.isnan(self.matrix), self.value, self.matrix)
         parts = []
         for other in (1, 0):
             if (R := known.shape[1 - other]) > 1:  # runs of the side that is kept
                 of_runs = self.influence.mean(axis=1 + other) - of_groups[:, None]
-                noise = factor * np.sum(np.square(of_runs)) / (R * (R - 1))
+                noise = np.sum(np.square(of_runs)) / (R * (R - 1))
                 parts.append(run_part(known.mean(axis=other), noise))
         bearing = self.bearing if clusters else np.inf
         return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
 
 
-def ratio(above: np.ndarray, below: np.ndarray, empty: float) -> Statistic:
+def ratio(
+    above: np.ndarray, below: np.ndarray, empty: float, clusters: int = 0
+) -> Statistic:
     """`sum_g above / sum_g below` for every pair of runs."""
     total, of = above.sum(axis=0), np.broadcast_to(below, above.shape).sum(axis=0)
     some = of > 0
     safe = np.where(some, of, 1.0)
     value = total / safe
     influence = np.where(some, (above - value * below) / safe, 0.0)
+    if clusters:
+        influence *= left_out(below / safe, len(above))
     return _of_defined(np.where(some, value, empty), influence, of)
 
 
@@ -120,10 +129,16 @@ def _of_defined(
 
 
 def relative(
-    negative: np.ndarray, right: np.ndarray, wrong: np.ndarray, size: np.ndarray
+    negative: np.ndarray,
+    right: np.ndarray,
+    wrong: np.ndarray,
+    size: np.ndarray,
+    clusters: int = 0,
 ) -> Statistic:
     """`(negative / N) / ((right / N) (wrong / N))`; NaN if a denominator is 0."""
-    flips, old, new = (ratio(of, size, np.nan) for of in (negative, right, wrong))
+    flips, old, new = (
+        ratio(of, size, np.nan, clusters) for of in (negative, right, wrong)
+    )
     some = (old.matrix > 0) & (new.matrix > 0)
     a, b = (np.where(some, of.matrix, 1.0) for of in (old, new))
     value = np.where(some, flips.matrix / (a * b), np.nan)
@@ -177,7 +192,8 @@ def ratios(
     size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
     of_flips = _flip_sums(scanned, labels, parts.group, parts.groups)
     changed, chance = of_flips[:2]
-    beyond_chance = ratio(changed, size - chance, np.nan)  # 1 - kappa
+    over = functools.partial(ratio, clusters=parts.clusters)
+    beyond_chance = over(changed, size - chance, np.nan)  # 1 - kappa
     most = float(size.sum() / max(np.mean(np.sum(size - chance, axis=0)), 1e-9))
     examples = float(size.sum())
     lost = _part(beyond_chance, level, parts, most=most, examples=examples)
@@ -188,16 +204,15 @@ def ratios(
     right, wrong = both + negative, size - both - positive
     most = float(size.sum() / max(right.sum(axis=0).mean(), 1.0))
     parts_of = {
-        "backward_trust_compatibility": ratio(both, right, 1.0),
-        "backward_error_compatibility": ratio(wrong - negative, wrong, 1.0),
-        "good_churn": ratio(positive, changed, np.nan),
-        "bad_churn": ratio(negative, changed, np.nan),
-        "neutral_churn": ratio(changed - negative - positive, changed, np.nan),
+        "backward_trust_compatibility": over(both, right, 1.0),
+        "backward_error_compatibility": over(wrong - negative, wrong, 1.0),
+        "good_churn": over(positive, changed, np.nan),
+        "bad_churn": over(negative, changed, np.nan),
+        "neutral_churn": over(changed - negative - positive, changed, np.nan),
     }
     found |= {name: _part(part, level, parts) for name, part in parts_of.items()}
-    found["relative_negative_flip_rate"] = _part(
-        relative(negative, right, wrong, size), level, parts, most=most
-    )
+    flips = relative(negative, right, wrong, size, parts.clusters)
+    found["relative_negative_flip_rate"] = _part(flips, level, parts, most=most)
     return found
 
 
@@ -252,6 +267,8 @@ def resampled(
         with np.errstate(invalid="ignore"):  # infinite means have no finite influence
             value = (sign * total).sum(axis=-1) / size.sum()
             moved = (sign * sums).sum(axis=-1) - value * size[:, None, None]
+        if parts.clusters:
+            moved *= left_out(size / size.sum(), parts.groups)[:, None, None]
         numbers[name] = Statistic(value, moved / size.sum(), float(size.sum()))
         finite = np.all(np.isfinite(sums))
         if finite:
@@ -378,9 +395,11 @@ def _ends(
     # The bias of the calibration error may push the whole interval below the estimate.
     # A gate on an upper end below it would be easier to meet than one on the estimate,
     # so the interval is extended to hold the estimate.
-    low, high = bca_ends(value, drawn, estimate.of_groups(), level)
+    of_groups = estimate.of_groups()
+    low, high = bca_ends(value, drawn, of_groups, level)
     below, above = max(value - low, 0.0), max(high - value, 0.0)
-    if (of_examples := np.sum(np.square(estimate.of_groups()))) > 0:
+    of_examples = np.sum(np.square(of_groups)) * (1 - bool(clusters) / len(of_groups))
+    if of_examples > 0:
         stretch = half / (special.ndtri((1 + level) / 2) * np.sqrt(of_examples))
         below, above = below * stretch, above * stretch
     most = _MOST.get(name.partition("_")[0], np.inf)

@@ -6,7 +6,9 @@ from scipy import stats
 
 import churn_compare
 from churn_compare import join, read_side
+from churn_compare.estimates import PerExample, all_examples
 from churn_compare.noise import noise_floor
+from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.significance import sign_flip_exact
 from churn_compare.sums import partition, ratio, value_sums
 from tests.cases import class_scan, csv_file, fails, groups_of, intervals, noise, p_of
@@ -22,24 +24,41 @@ def clustered(seed, runs=(1, 1), clusters=30, examples=400):
 
 
 @pytest.mark.parametrize("runs", [(1, 1), (3, 2)])
-def test_the_variance_equals_the_cluster_robust_one(runs):
+def test_the_variance_is_that_of_leaving_clusters_out(runs):
     scanned, labels, clusters = clustered(0, runs)
-    parts = partition(len(labels), 1, 0, clusters)
+    clusters[:150] = 0  # one of them has many examples
+    parts, G = partition(len(labels), 1, 0, clusters), clusters.max() + 1
     changes = np.array([a != b for _, a, b in scanned.pairs()])
-    sums = value_sums(changes.reshape(*runs, -1), parts.group, parts.groups)
     size = np.bincount(parts.group, minlength=parts.groups)[:, None, None]
-    found = ratio(sums, size, np.nan)
-    known = found.uncertainty(parts.clusters)
-    changed = np.mean([a != b for _, a, b in scanned.pairs()], axis=0)
-    left = changed - changed.mean()
-    G = parts.clusters
-    sums = np.array([left[clusters == g].sum() for g in range(G)])
-    expected = G / (G - 1) * np.sum(np.square(sums)) / len(labels) ** 2
+    sums = value_sums(changes.reshape(*runs, -1), parts.group, parts.groups)
+    known = ratio(sums, size, np.nan, parts.clusters).uncertainty(parts.clusters)
+    of_all = all_examples(len(labels), clusters, 0.95).known
+    changed = changes.mean(axis=0)
+    left = [changed[clusters != g].mean() - changed.mean() for g in range(G)]
+    squares = np.square(left)
+    expected = (G - 1) / G * squares.sum()
     assert known.examples == pytest.approx(expected, rel=1e-12)
+    assert of_all(PerExample(changed)).examples == pytest.approx(expected, rel=1e-12)
     if runs == (1, 1):
-        fewer = 2 / (np.sum(sums**4) / np.sum(sums**2) ** 2 - 1 / G)
+        fewer = 2 / (np.sum(squares**2) / squares.sum() ** 2 - 1 / G)
         freedom = min(G - 1, fewer)
         assert known.quantile(0.95) == pytest.approx(stats.t.ppf(0.975, freedom))
+
+
+def test_intervals_hold_the_truth_if_one_cluster_has_most_examples(rng):
+    clusters, labels, held = (
+        np.repeat(np.arange(21), [100] + 20 * [1]),
+        np.zeros(120),
+        [],
+    )
+    truth = {"churn": 2 * 0.3 * 0.7, "accuracy_gain": 0.0, "nll_change": 0.0}
+    for _ in range(60):
+        wrong = rng.random((2, 1, 120)) < rng.beta(0.3, 0.7, (2, 1, 21))[..., clusters]
+        top = np.full((1, 120), 0.8, np.float32)
+        sides = [ScannedSide(1 * x, top, np.where(x, -1.5, -0.2), x) for x in wrong]
+        found = intervals(Scanned(*sides), labels, clusters, resamples=10)
+        held.append([found[k].low <= x <= found[k].high for k, x in truth.items()])
+    assert np.mean(held, axis=0).min() >= 0.9
 
 
 def test_a_part_of_the_examples_is_as_if_there_were_no_others():

@@ -82,16 +82,16 @@ def test_holm_equals_statsmodels():
         np.testing.assert_allclose(holm(p), theirs, rtol=1e-12)
 
 
-def test_variance_over_clusters_equals_statsmodels():
+def test_variance_over_equal_clusters_equals_statsmodels():
     models = pytest.importorskip("statsmodels.regression.linear_model")
     rng = np.random.default_rng(2)
-    clusters = np.sort(rng.integers(0, 25, size=300))
+    clusters = np.arange(300) // 12
     flips = (rng.random(300) < rng.random(25)[clusters]).astype(float)
     fit = models.OLS(flips, np.ones(300)).fit(
         cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True
     )
     sums, sizes = np.bincount(clusters, flips), np.bincount(clusters)
-    found = ratio(sums[:, None, None], sizes[:, None, None], np.nan)
+    found = ratio(sums[:, None, None], sizes[:, None, None], np.nan, 25)
     known = found.uncertainty(clusters=len(sizes))
     assert found.value == pytest.approx(fit.params[0], rel=1e-12)
     assert np.sqrt(known.total) == pytest.approx(fit.bse[0], rel=1e-12)
