@@ -394,11 +394,6 @@ def compare_outcomes(
         id_column=id_column,
         errors=errors,
     )
-    if target_column is not None and all(of.target is None for of in joined.measures):
-        raise PredictionsError(
-            f"column {target_column} is not used, since {joined.measures[0].name} has "
-            "no targets; leave --label-column out"
-        )
     check_gates(wanted, joined)
     waivers = waivers_of(gates, waivers)
     numbers = [Numbers(measure) for measure in joined.measures]

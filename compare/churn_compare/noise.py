@@ -26,7 +26,7 @@ from churn_compare.pair import Pair, Table, class_order
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
-from churn_compare.reading.join import Errors, Rows, equal, join
+from churn_compare.reading.join import Errors, Rows, join, same_questions
 from churn_compare.reading.outcome_measures import target_of
 from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
 from churn_compare.reading.sides import check_used, read_side, same_file
@@ -331,11 +331,10 @@ def _with_runs(
         )
     rows = Rows(whole, side, on_missing == "intersect", confirm)
     both = (whole, rows.old), (side, rows.new)
-    if whole.inputs is not None and side.inputs is not None:
-        same = equal(whole.inputs.take(rows.old), side.inputs.take(rows.new))
+    for what, same in same_questions(whole, side, rows):
         if differ := int((~same).sum()):
             raise PredictionsError(
-                f"{differ:,} of {len(same):,} examples have another input in "
+                f"{differ:,} of {len(same):,} examples have another {what} in "
                 f"{side.name} than in {whole.name}; runs must have the same"
             )
     if {*whole.measures.values()} - {"correct", "score"}:
@@ -365,6 +364,7 @@ def _with_runs(
         known=np.logical_and(*(of.known[at] for of, at in both)),
         target=kept(whole.target),
         inputs=kept(whole.inputs),
+        key=kept(whole.key),
         others=others,
         less=whole.less,
         errored=np.concatenate([of.failed(at) for of, at in both]),

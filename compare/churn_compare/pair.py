@@ -46,6 +46,7 @@ class Table:
     known: Any = None  # `[N]` whether every outcome is there
     target: Any = None  # Arrow array `[N]`; None without one
     inputs: Any = None  # Arrow array of texts `[N]`; None without one
+    key: Any = None  # the same of right answers by which the file was judged already
     # Score to whether less is better, as far as anything says so.
     less: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     errored: np.ndarray | None = None  # `[R, N]`; None if nothing says what failed

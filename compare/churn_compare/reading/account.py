@@ -55,6 +55,7 @@ DOUBTS: dict[str, str] = {
     "below-chance": "a side that is right less often than by chance",
     "never-right": "answers of which none is like its target",
     "inputs": "inputs that the update changes under the same id",
+    "targets": "right answers that the update changes under the same id",
     "renamed-classes": "a class that is never predicted, another in its place",
     "logits": "logits that are at least 0 and sum to one, as probabilities do",
     "row-order": "no ids, though a column shows another order of the examples",

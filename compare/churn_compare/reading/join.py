@@ -1,7 +1,7 @@
 """Two versions brought together: the same examples, classes and truths."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -44,6 +44,7 @@ from churn_compare.reading.outcome_measures import (
     errors_as_wrong,
     measures_of,
     never_right,
+    same_targets,
 )
 from churn_compare.reading.outcomes import text_of
 from churn_compare.reading.sides import check_used, read_side, same_file, side_names
@@ -262,17 +263,18 @@ def _comparable(
                 "leaves them out"
             )
         rows.notes.append(f"{said} and are left out.")
-    if old.inputs is not None and new.inputs is not None and "inputs" not in confirm:
-        same = equal(old.inputs.take(rows.old), new.inputs.take(rows.new))
-        if changed := int((keep & ~same).sum()):
-            said = f"{changed:,} of {len(keep):,} examples have another input"
-            if not (keep & same).any():
-                raise PredictionsError(
-                    f"{said} under the same id; if the prompt is what the update "
-                    "changes, add --confirm inputs"
-                )
-            said += " under the same id and are left out"
-            rows.notes.append(f"Warning: {said}: {some(rows.ids[keep & ~same])}.")
+    where = "in the same row" if old.ids is None else "under the same id"
+    for what, same in same_questions(old, new, rows):
+        changed = int((keep & ~same).sum())
+        if not changed or f"{what}s" in confirm:
+            continue
+        said = f"{changed:,} of {len(keep):,} examples have another {what} {where}"
+        if 2 * changed > keep.sum():
+            raise PredictionsError(
+                f"{said}; if that is what the update changes, add --confirm {what}s"
+            )
+        said += " and are left out"
+        rows.notes.append(f"Warning: {said}: {some(rows.ids[keep & ~same])}.")
         keep &= same
     places = places[rows.keep(keep)]
     if not len(places):
@@ -280,9 +282,15 @@ def _comparable(
     return places, old, new
 
 
-def equal(a: Any, b: Any) -> np.ndarray:
-    """Where two Arrow arrays of texts are equal, or one has none."""
-    return np.asarray(arrow.fill_null(arrow.equal(a, b), True))
+def same_questions(
+    old: Table, new: Table, rows: "Rows"
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The input and the target, and where they are equal or one side has none."""
+    if old.inputs is not None and new.inputs is not None:
+        same = arrow.equal(old.inputs.take(rows.old), new.inputs.take(rows.new))
+        yield "input", np.asarray(arrow.fill_null(same, True))
+    if old.key is not None and new.key is not None:
+        yield "target", same_targets(old.key.take(rows.old), new.key.take(rows.new))
 
 
 def _own_columns(

@@ -18,6 +18,7 @@ from churn_compare.reading.contents import column_names, parsing
 from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
+KEY = "target_hash"
 _SCORED = "/score"  # at the end of MLflow's columns
 _PROMPTFOO, _INSTANCES = "results of promptfoo", "instances of Every Eval Ever"
 _ZSTANDARD = 93  # compression method of an archive
@@ -127,6 +128,11 @@ def _hash(given: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _key(target: Any) -> dict[str, str]:
+    """The hash of a right answer, if the log has it: by it the tool has judged."""
+    return {} if target is None else {KEY: _hash(target)}
+
+
 # lm-evaluation-harness
 
 _HARNESS = (
@@ -214,6 +220,7 @@ def _harness_rows(rows: Iterable[dict[str, Any]]) -> Iterator[_Row]:
         which, name = row["doc_id"], row.get("filter", "none")
         runs = found.setdefault(which, [])
         facts = {"id": which, "input_hash": _prompt_hash(row)}
+        facts |= _key(row.get("target"))
         if runs and runs[0].facts != facts:
             raise PredictionsError(
                 f"doc_id {which} stands for two prompts: the file has rows of several "
@@ -331,6 +338,7 @@ def _inspect_row(sample: dict[str, Any], scorer: str) -> _Row:
         asked = [[of.get("role"), of.get("content")] for of in asked]
     facts = {"id": str(sample["id"]), "epoch": sample.get("epoch", 1)}
     facts |= {"input_hash": _hash(asked), ERROR: bool(sample.get("error"))}
+    facts |= _key(sample.get("target"))
     scores = sample.get("scores") or {}
     if sample.get("score"):  # of version 1
         scores = {scorer: sample["score"]}
@@ -431,7 +439,8 @@ def _lighteval(path: Path) -> Iterator[_Row]:
         )
         texts = response.get("text") or []
         said = texts[0] if len(texts) == 1 else None
-        yield _row({"id": str(doc.get("id", number))}, doc.get("query"), metrics, said)
+        facts = {"id": str(doc.get("id", number))} | _key(doc.get("gold_index"))
+        yield _row(facts, doc.get("query"), metrics, said)
 
 
 def _promptfoo(path: Path) -> Iterator[_Row]:
@@ -475,7 +484,7 @@ def _every_eval(path: Path) -> Iterator[_Row]:
     """Every Eval Ever: a line per sample, with a score and whether it is right."""
     for row in json_lines(path):
         facts = {"id": row["sample_id"], "task": row["evaluation_name"]}
-        facts[ERROR] = bool(row.get("error"))
+        facts |= {ERROR: bool(row.get("error"))} | _key(row["input"].get("reference"))
         asked = row.get("sample_hash") or row["input"]["raw"]
         scores = {name: row["evaluation"][name] for name in ("is_correct", "score")}
         said = [of for of in row["answer_attribution"] if of["is_terminal"]]

@@ -182,17 +182,10 @@ def target_of(
     found = [read(side.target.take(rows), "target") for side, rows in given]
     if lacking := sum(int((~known).sum()) for _, known in found):
         raise PredictionsError(f"{lacking} targets are missing")
-    for (side, rows), (right, _) in zip(given[1:], found[1:], strict=True):
+    for side, rows in given[1:]:
         first, first_rows = given[0]
-        differ = np.ones(len(rows), bool)
-        if read is not numbers_of:
-            texts = (normalized(text, normalize) for text in (found[0][0], right))
-            differ = ~np.asarray(arrow.fill_null(arrow.equal(*texts), True))
-        with contextlib.suppress(PredictionsError):  # 1 and 1.0 are equal
-            columns = first.target.take(first_rows), side.target.take(rows)
-            a, b = (numbers_of(column, "target")[0] for column in columns)
-            differ &= a != b
-        if differ.any():
+        columns = first.target.take(first_rows), side.target.take(rows)
+        if (differ := ~same_targets(*columns, read, normalize)).any():
             where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(
                 f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
@@ -200,6 +193,20 @@ def target_of(
                 f"{some(where[differ])}"
             )
     return found[0][0] if found else None
+
+
+def same_targets(
+    a: Any, b: Any, read: Callable = answers_of, normalize: Normalization = "text"
+) -> np.ndarray:
+    """Where two columns of targets are equal, or one has none."""
+    same = np.zeros(len(a), bool)
+    if read is not numbers_of:
+        texts = (normalized(read(of, "target")[0], normalize) for of in (a, b))
+        same = np.asarray(arrow.fill_null(arrow.equal(*texts), True))
+    with contextlib.suppress(PredictionsError):  # 1 and 1.0 are equal
+        first, second = (numbers_of(of, "target")[0] for of in (a, b))
+        same |= first == second
+    return same
 
 
 def _coded(

@@ -32,7 +32,7 @@ from churn_compare.reading.contents import (
     read_contents,
 )
 from churn_compare.reading.labels import cluster_numbers
-from churn_compare.reading.logs import ERROR, Log, read_log, reader_of
+from churn_compare.reading.logs import ERROR, KEY, Log, read_log, reader_of
 from churn_compare.reading.sides import of_classifier
 
 COLUMNS: Mapping[str, Kind] = {
@@ -218,6 +218,11 @@ def _outcomes(
             f"{some(names)}; --score-column names one"
         )
     target_name = find_column(names, LABEL, target_column, "target")
+    judged = {*chosen.values()} - {"correct", "score"}  # by the target
+    key_name = target_name or _first(names, (KEY,))
+    answered = not target_column and plain(key_name or "") == "actual"
+    if (judged and target_name) or answered:  # `actual` may be what was answered
+        key_name = None
     run_name, input_name = _first(names, RUNS), _first(names, INPUT)
     if not (rows := len(columns[names[0]])):
         raise PredictionsError("there are no examples")
@@ -231,7 +236,7 @@ def _outcomes(
     if ids is not None and several:
         repeats = split_runs(ids, run)
         of_examples = [n for n in names if n.strip().lower() in _OF_EXAMPLES]
-        for column in filter(None, (target_name, input_name, *of_examples)):
+        for column in filter(None, (target_name, key_name, input_name, *of_examples)):
             codes = text_of(columns[column], column).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
             repeats.check_same(codes, column)
@@ -261,9 +266,8 @@ def _outcomes(
                 repeats.check_same(numbers, f"column {name}")
         return {name: first[name] for name in every}
 
-    judged = {*chosen.values()} - {"correct", "score"}  # by the target
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
-    roles |= {"target": target_name if judged else None, "input": input_name}
+    roles |= {"target": key_name or (judged and target_name), "input": input_name}
     used = [(role, column) for role, column in roles.items() if column]
     if log:
         read = [*log.read, *(role for role, _ in used), *sorted(chosen)]
@@ -283,6 +287,7 @@ def _outcomes(
         known=known,
         target=None if target_name is None else first[target_name],
         inputs=None if input_name is None else text_of(first[input_name], input_name),
+        key=None if key_name is None else first[key_name],
         others=others,
         errored=errored,
         account=Account((*read, *unusual), tuple(left), () if log else tuple(left)),

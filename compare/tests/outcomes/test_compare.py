@@ -169,7 +169,6 @@ def test_sets_and_rankings_of_lists_and_texts():
         ({"score": [1, 2]}, {"top": 3}, "top is for rankings, and"),
         ({"score": [1, 2]}, {"any_time": True}, "any_time is for .*leave it out"),
         ({"score": [1, 2]}, {"normalize": "squad"}, "normalize is for .*leave it out"),
-        ({"score": [1], "key": [1]}, {"target_column": "key"}, "key is not used, sinc"),
     ],
 )
 def test_options_that_have_no_use_are_refused(old, options, says):
@@ -192,15 +191,36 @@ def test_a_list_of_one_item_is_not_read_as_a_text(kind):
     assert "[]" in {of.new for of in found.changes}
 
 
-def test_a_changed_input_is_named_and_not_compared():
-    old = {"id": [1, 2, 3], "correct": [1, 1, 0], "input": ["a", "b", "c"]}
-    new = old | {"input": ["a", "B", "c"], "correct": [1, 0, 0]}
+@pytest.mark.parametrize("what", ["input", "target"])
+def test_changed_inputs_and_targets_are_named_and_not_compared(what):
+    old = {"id": [1, 2, 3], "correct": [1, 1, 0], what: ["a", "b", "1"]}
+    new = old | {what: ["a", "c", "1"], "correct": [1, 0, 0]}
     result = compare_outcomes(old, new)
     assert result.examples == 2 and result["correct"]["churn"].value == 0
-    assert "1 of 3 examples have another input" in "".join(result.notes)
-    assert compare_outcomes(old, new, confirm=["inputs"]).examples == 3
-    other = new | {"input": ["x", "y", "z"]}
-    fails("add --confirm inputs", compare_outcomes, old, other)
+    assert f"1 of 3 examples have another {what}" in "".join(result.notes)
+    assert compare_outcomes(old, new, confirm=[f"{what}s"]).examples == 3
+    fails(f"1 of 3 examples have another {what}", noise_floor, old, new, old)
+    other = new | {what: ["a", "y", "z"]}
+    said = f"2 of 3 examples have another {what} under the same id; .* --confirm {what}"
+    fails(said, compare_outcomes, old, other)
+
+
+def test_targets_of_judged_outcomes_are_compared_as_numbers_and_texts(tmp_path):
+    for a, b in ((["The  cat", "2", ""], ["the cat", "2", None]), ([1, 2, 3], "123")):
+        old, new = ({"id": "pqr", "correct": "110", "target": of} for of in (a, b))
+        old, new = ({name: [*of] for name, of in side.items()} for side in (old, new))
+        assert compare_outcomes(old, new, target_column="target").examples == 3
+    old, new = (of | {"actual": of.pop("target")} for of in (old, new))
+    assert "left out: actual" in compare_outcomes(old, old).read[0]
+    facts = {"id": 1, "input": "?", "scores": {"m": {"value": "C"}}}
+    logs = [tmp_path / f"{side}.json" for side in ("old", "new")]
+    for path, target in zip(logs, "AB"):
+        log = {"version": 2, "eval": {}, "samples": [facts | {"target": target}]}
+        path.write_text(json.dumps(log))
+    fails("have another target .* --confirm targets", compare_outcomes, *logs)
+    for path, target in zip(logs, "AB"):
+        jsonl(path, harness([1, 0], target=target))
+    fails("have another target .* --confirm targets", compare_outcomes, *logs)
 
 
 def test_equivalence_is_another_sentence_than_no_difference(rng):
@@ -341,7 +361,7 @@ def test_filters_of_the_harness_are_measures_in_any_order(tmp_path):
     assert found["em,strict"]["negative_flip_rate"].value == pytest.approx(1 / 3)
     assert found["em,flexible"]["churn"].value == 0
     assert found["answer,strict"]["share_changed"].value == pytest.approx(1 / 3)
-    assert "log of lm-evaluation-harness, id, input, answer,flexible" in found.read[0]
+    assert "log of lm-evaluation-harness, id, target, input, answer,fl" in found.read[0]
     one = jsonl(tmp_path / "c.jsonl", harness([1, 0, 0], ["flexible"]))
     plain = jsonl(tmp_path / "d.jsonl", harness([1, 0, 0], ["strict"]))
     fails("no outcome is on both sides", compare_outcomes, one, plain)
