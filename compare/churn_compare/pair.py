@@ -43,7 +43,6 @@ class Table:
     measures: Mapping[str, MeasureKind] = dataclasses.field(default_factory=dict)
     # Name to `[R, N]` float64, or an Arrow array of `R * N` texts, run by run.
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    known: Any = None  # `[N]` whether every outcome is there
     target: Any = None  # Arrow array `[N]`; None without one
     inputs: Any = None  # Arrow array of texts `[N]`; None without one
     key: Any = None  # the same of right answers by which the file was judged already
@@ -62,7 +61,9 @@ class Table:
     @property
     def examples(self) -> int:
         """N."""
-        return len(self.known) if self.measures else self.values.shape[1]
+        values = next(iter(self.columns.values())) if self.measures else self.values
+        several = isinstance(values, np.ndarray)  # not texts
+        return values.shape[1] if several else len(values) // len(self.runs)
 
     def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:
         """The `rows`, or None if they are all rows of this side in order."""
@@ -76,6 +77,15 @@ class Table:
         if self.class_names is not None:
             return len(self.class_names)
         return int(self.values.max(initial=-1)) + 1
+
+    def known(self, names: Iterable[str]) -> np.ndarray:
+        """`[N]`, True where these outcomes are there, in all runs."""
+        found = np.ones(self.examples, bool)
+        for values in map(self.columns.__getitem__, names):
+            numbers = isinstance(values, np.ndarray)
+            there = ~np.isnan(values) if numbers else np.asarray(values.is_valid())
+            found &= there.reshape(len(self.runs), -1).all(axis=0)
+        return found
 
     def failed(self, rows: np.ndarray) -> np.ndarray:
         """`[R, n]`, True where a tool could not evaluate a run on some examples."""

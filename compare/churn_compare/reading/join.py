@@ -41,6 +41,7 @@ from churn_compare.reading.labels import (
     read_slices,
 )
 from churn_compare.reading.outcome_measures import (
+    common_measures,
     errors_as_wrong,
     measures_of,
     never_right,
@@ -232,7 +233,7 @@ def _comparable(
     confirm: Sequence[str],
 ) -> tuple[np.ndarray, Table, Table]:
     """Leaves out examples without outcomes or with other inputs."""
-    places = np.arange(len(rows.ids))
+    places, names = np.arange(len(rows.ids)), common_measures(old, new)
     sides = (old, rows.old), (new, rows.new)
     failed = [of.failed(at).any(axis=0) for of, at in sides]
     a, b = (int(of.sum()) for of in failed)
@@ -249,8 +250,8 @@ def _comparable(
     if policy == "drop":
         places = places[rows.keep(~np.logical_or(failed[0], failed[1]))]
     else:
-        old, new = errors_as_wrong(old), errors_as_wrong(new)
-    known = old.known[rows.old], new.known[rows.new]
+        old, new = (errors_as_wrong(side, names) for side in (old, new))
+    known = old.known(names)[rows.old], new.known(names)[rows.new]
     keep = known[0] & known[1]
     if lacking := int((~keep).sum()):
         a, b = (int((~of).sum()) for of in known)
@@ -258,9 +259,15 @@ def _comparable(
         if old.name != new.name:
             said += f" ({a:,} in {old.name}, {b:,} in {new.name})"
         if on_missing == "error":
+            whole = [n for n, kind in names.items() if kind in ("correct", "score")]
+            for of, at in ((old, rows.old), (new, rows.new)):
+                whole = [name for name in whole if of.known([name])[at].all()]
+            others = (
+                f", --score-column {whole[0]} compares what all have" if whole else ""
+            )
             raise PredictionsError(
                 f"{said}, for example {some(rows.ids[~keep])}; --on-missing intersect "
-                "leaves them out"
+                f"leaves them out{others}"
             )
         rows.notes.append(f"{said} and are left out.")
     where = "in the same row" if old.ids is None else "under the same id"

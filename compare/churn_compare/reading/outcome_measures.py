@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -51,6 +51,22 @@ def _listed(text: str) -> list[str]:
     return [item.strip() for item in items]
 
 
+def common_measures(old: Table, new: Table) -> dict[str, Kind]:
+    """The outcomes that two versions have in common, and what they are compared as."""
+    kinds, common = (old.measures, new.measures), {}
+    for name, kind in kinds[0].items():
+        if {kind, kinds[1].get(name)} == {"correct", "score"}:
+            common[name] = "score"  # a side without partial marks
+        elif kind == kinds[1].get(name):
+            common[name] = kind
+    if not common:
+        raise PredictionsError(
+            f"no outcome is on both sides: {old.name} has {', '.join(kinds[0])}, "
+            f"{new.name} has {', '.join(kinds[1])}"
+        )
+    return common
+
+
 def measures_of(
     old: tuple[Table, np.ndarray],
     new: tuple[Table, np.ndarray],
@@ -62,20 +78,9 @@ def measures_of(
 ) -> tuple[list[Measure], list[str]]:
     """The outcomes that two versions have in common, each on its rows, and notes."""
     check_choice("normalize", normalize, get_args(Normalization))
-    kinds = old[0].measures, new[0].measures
-    common: dict[str, Kind] = {}
-    for name, kind in kinds[0].items():
-        if {kind, kinds[1].get(name)} == {"correct", "score"}:
-            common[name] = "score"  # a side without partial marks
-        elif kind == kinds[1].get(name):
-            common[name] = kind
-    if not common:
-        raise PredictionsError(
-            f"no outcome is on both sides: {old[0].name} has {', '.join(kinds[0])}, "
-            f"{new[0].name} has {', '.join(kinds[1])}"
-        )
+    common = common_measures(old[0], new[0])
     notes, measures = [], []
-    if lone := sorted({*kinds[0], *kinds[1]} - {*common}):
+    if lone := sorted({*old[0].measures, *new[0].measures} - {*common}):
         notes.append(f"Only one side has {', '.join(lone)}, which is not compared.")
     for name, kind in common.items():
         if kind not in ("correct", "score", "value"):
@@ -105,16 +110,13 @@ def measures_of(
     return measures, notes
 
 
-def errors_as_wrong(side: Table) -> Table:
+def errors_as_wrong(side: Table, names: Iterable[str]) -> Table:
     """The side with 0 or an empty answer where a tool could not evaluate."""
     if side.errored is None or not side.errored.any():
         return side
-    columns, there = dict(side.columns), np.ones_like(side.errored, bool)
-    for name, kind in side.measures.items():
-        values = columns[name]
-        numbers = isinstance(values, np.ndarray)
-        known = ~np.isnan(values) if numbers else values.is_valid()
-        there &= np.asarray(known).reshape(there.shape)
+    columns = dict(side.columns)
+    for name in names:
+        values, kind = columns[name], side.measures[name]
         if kind == "answer":
             blank = arrow.array(side.errored.reshape(-1))
             columns[name] = arrow.if_else(blank, "", values)
@@ -127,8 +129,7 @@ def errors_as_wrong(side: Table) -> Table:
                 "out what could not be evaluated"
             )
         columns[name] = np.where(side.errored, 0.0, values)
-    known = (there | side.errored).all(axis=0)
-    return dataclasses.replace(side, columns=columns, known=known)
+    return dataclasses.replace(side, columns=columns)
 
 
 def never_right(measures, old, new, normalize) -> list[Doubt]:

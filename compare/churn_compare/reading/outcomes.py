@@ -245,10 +245,9 @@ def _outcomes(
         ids, runs = repeats.ids, len(repeats.rows)
         repeats = repeats._replace(rows=np.arange(rows).reshape(runs, -1))
     examples = rows // runs
-    known, values = np.ones(examples, bool), {}
+    values = {}
     for column, kind in chosen.items():
-        of, there = _READERS[kind](columns[column], column)
-        known &= there.reshape(runs, examples).all(axis=0)
+        of, _ = _READERS[kind](columns[column], column)
         numbers = isinstance(of, np.ndarray)
         values[column] = of.reshape(runs, examples) if numbers else of
     special, errored = {id_name, run_name, *chosen}, None
@@ -284,7 +283,6 @@ def _outcomes(
         ids=ids,
         measures=dict(chosen),
         columns=values,
-        known=known,
         target=None if target_name is None else first[target_name],
         inputs=None if input_name is None else text_of(first[input_name], input_name),
         key=None if key_name is None else first[key_name],

@@ -179,7 +179,6 @@ def test_errors_are_counted_and_treated_by_one_policy(write, tmp_path, capsys):
 def test_an_error_of_one_run_leaves_a_hole_in_another_one():
     columns = {"s": np.array([[1.0, np.nan], [1.0, np.nan]])}
     given = {"measures": {"s": "score"}, "columns": columns, "runs": (0, 1)}
-    given |= {"known": np.array([True, False])}
     sides = [
         Table(name, errored=np.array([[False, True], [False, both]]), **given)
         for name, both in (("old", False), ("new", True))

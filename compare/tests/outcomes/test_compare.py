@@ -223,6 +223,14 @@ def test_targets_of_judged_outcomes_are_compared_as_numbers_and_texts(tmp_path):
     fails("have another target .* --confirm targets", compare_outcomes, *logs)
 
 
+def test_a_measure_of_some_examples_leaves_out_none_that_another_has():
+    ids = {"id": [*"abcd"], "correct": [1, 0, 1, 1]}
+    part, errored = {"score": [0.5, None, 0.5, None]}, "--score-column correct comp"
+    found = compare_outcomes(ids, ids | part)
+    assert found.examples == 4 and "Only one side has score" in found.notes[0]
+    fails(errored, compare_outcomes, ids | part, ids | part, confirm=["same-file"])
+
+
 def test_equivalence_is_another_sentence_than_no_difference(rng):
     base = rng.normal(size=400)
     old, new = ({"score": base + 0.1 * rng.normal(size=400)} for _ in range(2))

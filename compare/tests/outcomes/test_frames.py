@@ -32,7 +32,8 @@ def check(given):
     found = read_outcomes(given)
     assert found.runs == (0, 1) and found.ids.tolist() == ["a", "b"]
     assert found.columns["correct"].tolist() == [[1, 1], [0, 1]]
-    assert found.known.tolist() == [True, False]  # one score is missing
+    assert found.known(["correct"]).all()
+    assert found.known(["correct", "score"]).tolist() == [True, False]
     assert found.columns["answer"].to_pylist() == ["x", "z", "y", "w"]
     marked = ["\x1fp\x1fq", "\x1f", "\x1fp", "\x1fq"]
     assert found.columns["set"].to_pylist() == marked
