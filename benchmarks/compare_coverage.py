@@ -51,7 +51,7 @@ from simulated import (
     truth_of,
 )
 
-from churn_compare import join, read_side, scan, sizing
+from churn_compare import sizing
 from churn_compare.estimates import all_examples
 from churn_compare.example_numbers import Numbers, class_numbers
 from churn_compare.groups import coded, pool
@@ -350,17 +350,25 @@ def cells_outcomes() -> Iterator[Cell]:
 def cells_pooled() -> Iterator[Cell]:
     """Coverage of the mean over benchmarks; its test where versions are equal."""
     sizes = (40,) * 3, (200,) * 3, (40,) * 10, (20, 50, 100, 500, 1000)
-    for size, flips in itertools.product(sizes, (0.02, 0.1)):
+    every_size = (*itertools.product(sizes, (0.02, 0.1)), ((100,) * 57, 0.005))
+    # Each has its own gain; or the smallest has one that it may not show.
+    parts = [
+        (of, flips, flips * (np.arange(len(of)) % 3) / 2) for of, flips in every_size
+    ]
+    for size, gain in (
+        ((2000, 10), 0.08),
+        ((2000, 30), 0.04),
+        ((1000,) * 3 + (20,), 0.06),
+    ):
+        parts.append((size, 0.02, np.append(np.zeros(len(size) - 1), gain)))
+    for size, flips, gain in parts:
         group = np.repeat(np.arange(len(size)), size)
         labels, of = np.zeros(len(group), np.int64), coded(group.astype(str))
-        gain = flips * (np.arange(len(size)) % 3) / 2  # each has its own
         lost, gained = np.full(len(size), flips)[group], (flips + gain)[group]
         every = all_examples(len(group), None, 0.95)
 
         def pooled(*sides, labels=labels, every=every, of=of):
-            read = (read_side({"predictions": side.astype(int)}) for side in sides)
-            numbers = class_numbers(scan(join(*read, labels=labels)), labels)
-            return pool(numbers, every, "of", *of)
+            return pool(class_numbers(sides_of(*sides), labels), every, "of", *of)
 
         def trial(rng, number, lost=lost, gained=gained, pooled=pooled, every=every,
                   of=of, gain=gain, group=group):  # fmt: skip
@@ -373,8 +381,8 @@ def cells_pooled() -> Iterator[Cell]:
             return [*found, pooled(*exchanged(rng, old, new)).p < 0.05]
 
         several = f" to {max(size)}" * (len(set(size)) > 1)
-        label = f"{len(size)} of {min(size)}{several}, flips {100 * flips:.0f} %"
-        yield label, trial
+        label = f"{len(size)} of {min(size)}{several}, flips {100 * flips:g} %"
+        yield label + f", gain {100 * gain.max():g} %", trial
 
 
 def sampled(N: int, *strata: tuple[int, np.ndarray, np.ndarray]) -> Sampled:
@@ -403,10 +411,11 @@ def hits(drawn: Sampled, *flips: tuple[float, float]) -> list[bool]:
 BY = (
     ((1000, 0.05, 20), (40, 0.25, 20)),
     ((1000, 0.05, 20), (200, 0.25, 20)),
-    ((800, 0.1, 10), *[(100, 0.3, 10)] * 3),
+    ((800, 0.1, 10), *((100, 0.3, 10),) * 3),
     ((100, 0.3, 20), (100, 0.3, 2)),
     ((100, 0.3, 50), (100, 0.3, 1)),
-    [(200, 0.2, 10)] * 4,
+    ((200, 0.2, 10),) * 4,
+    ((40, 0.05, 5),) * 30,
 )
 
 
@@ -445,7 +454,14 @@ def cells_labels() -> Iterator[Cell]:
                 drawn.append((len(fate), worse[:labels], better[:labels]))
             return [*hits(sampled(N, *drawn), here, there), np.nan]
 
-        yield " + ".join(f"{n} of {M}, {100 * p:g} %" for M, p, n in strata), by
+        parts = {of: strata.count(of) for of in strata}
+        yield (
+            " + ".join(
+                f"{count} x {n} of {M}, {100 * p:g} %"
+                for (M, p, n), count in parts.items()
+            ),
+            by,
+        )
 
 
 def cells_deciding() -> Iterator[Cell]:

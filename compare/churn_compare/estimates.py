@@ -188,6 +188,26 @@ def difference_ends(
     return low, high
 
 
+def hidden(
+    away: np.ndarray, plain: np.ndarray, units: np.ndarray, quantile: Given
+) -> float:
+    """What groups with few events add to the squared half-width of their sum.
+
+    Args:
+        away: `[G]` distance of the end of each group's own interval.
+        plain: `[G]` half-width by its variance, which is 0 without an event.
+        units: `[G]` number of its units.
+        quantile: two-sided quantile of the intervals.
+    """
+    # If groups of n_g units have rates p_g, none has an event with probability
+    # exp(-sum n_g p_g), so that at most about q^2 units hide at once: those of one
+    # group, the one that adds most, and of further ones only if it has fewer units.
+    more = np.maximum(np.square(away) - np.square(plain), 0.0)
+    order = np.argsort(-more)
+    before = np.cumsum(units[order]) - units[order]
+    return float(more[order][before < np.square(quantile)].sum())
+
+
 class Intervals(NamedTuple):
     """A number with its interval for each group."""
 
@@ -432,12 +452,17 @@ class Groups:
         return share_ends(zero, zero, quantile, self.units)[1]
 
     def t_test(
-        self, of: PerExample, span: np.ndarray | float, *, share: bool = False
+        self,
+        of: PerExample,
+        span: np.ndarray | float,
+        *,
+        share: bool = False,
+        added: float = 0.0,
     ) -> np.ndarray:
         """Two-sided p-values of mean 0: t-test, or sign test for equal changes."""
         known, value = self.known(of, mean=not share), self.value(of.mean)
         some = self.some(known, span)
-        t = np.abs(value) / np.sqrt(np.where(some, known.total, 1.0))
+        t = np.abs(value) / np.sqrt(np.where(some, known.total + added, 1.0))
         alike = np.where(value != 0, 2.0 ** (1 - self.units), 1.0)
         return np.where(some, 2 * special.stdtr(known.freedom, -t), alike)
 

@@ -130,9 +130,12 @@ class Numbers:
             return self.most
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
 
-    def _reach(self, groups: Groups) -> np.ndarray:
+    def _reach(
+        self, groups: Groups, span: np.ndarray | float | None = None
+    ) -> np.ndarray:
         """How far an example's change may lie from the mean change of its group."""
-        return self.span(groups) + np.abs(groups.value(self.gain.mean))
+        span = self.span(groups) if span is None else span
+        return span + np.abs(groups.value(self.gain.mean))
 
     def permuted(self, differ: Differ, groups: Groups) -> np.ndarray | None:
         """Contributions of units to the variance of the excess of equal versions."""
@@ -206,11 +209,16 @@ class Numbers:
         """All numbers of all examples."""
         return {name: of.of(0) for name, of in self.intervals(every).items()}
 
-    def change(self, groups: Groups, level: float | None = None) -> Intervals:
+    def change(
+        self,
+        groups: Groups,
+        level: float | None = None,
+        span: np.ndarray | float | None = None,  # as that of `span`
+    ) -> Intervals:
         """The change of the mean."""
         if self.decided:
             return groups.gain(self.gain, self.better, self.worse, level)
-        found = groups.mean(self.gain, self._reach(groups), level=level)
+        found = groups.mean(self.gain, self._reach(groups, span), level=level)
         if self.sign > 0:
             return found
         return Intervals(-found.value, -found.high, -found.low)
@@ -224,8 +232,8 @@ class Numbers:
         """p-values of "no change on average"; NaN if nothing is judged."""
         if not self.judged:
             return np.full(groups.count, np.nan)
-        if not self.decided or groups.pooled:
-            return groups.t_test(self.gain, self.span(groups), share=self.decided)
+        if not self.decided:
+            return groups.t_test(self.gain, self.span(groups))
         return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
 
     def detectable(self, groups: Groups) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from churn_compare.estimates import Groups, PerExample, all_examples
+from churn_compare.estimates import Groups, PerExample, all_examples, hidden
 from churn_compare.example_ids import PredictionsError, canonical, rows_of
 from churn_compare.example_numbers import Numbers
 from churn_compare.labelling import Sampling
@@ -132,10 +132,25 @@ def pool(
         raise PredictionsError(
             f"{column} names {len(names)} benchmark; pooling needs several"
         )
-    one = np.where(of < 0, -1, 0)
-    groups = Groups(one, 1, every.clusters, every.level, strata=of)
-    gain, p = numbers.change(groups).of(0), float(numbers.p(groups)[0])
-    return Pooled(column, len(names), gain, p, int(np.sum(of < 0)))
+    K, one = len(names), np.where(of < 0, -1, 0)
+    whole = Groups(one, 1, every.clusters, every.level, strata=of)
+    each = Groups(of, K, every.clusters, every.level)
+    mean, span = not numbers.decided, numbers.span(whole)
+    gain, own = numbers.change(whole).of(0), numbers.change(each, span=span)
+    known, alone = (groups.known(numbers.gain, mean=mean) for groups in (whole, each))
+    quantile = known.quantile(every.level).item()
+    # A small benchmark without a change has no variance, but as much weight as others.
+    plain, most = quantile * np.sqrt(alone.total), known.example_quantile(every.level)
+    more = [
+        hidden((end - own.value) / K, plain / K, each.units, most)
+        for end in (own.low, own.high)
+    ]
+    low = gain.value - float(np.sqrt(np.square(gain.value - gain.low) + more[0]))
+    high = gain.value + float(np.sqrt(np.square(gain.high - gain.value) + more[1]))
+    added = more[int(gain.value < 0)] / np.square(quantile)  # to the variance
+    p = whole.t_test(numbers.gain, span, share=not mean, added=added)
+    found = Interval(gain.value, low, high)
+    return Pooled(column, K, found, float(p[0]), int(np.sum(of < 0)))
 
 
 def waive(

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from churn_compare.array_files import ArrayFileError
-from churn_compare.estimates import difference_ends, share_ends
+from churn_compare.estimates import difference_ends, hidden, share_ends
 from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.example_numbers import Numbers
 from churn_compare.pair import Drawn, Pair
@@ -326,10 +326,10 @@ def ends_of(
     ]
     M, n, lost, gained, squares = np.array(known, np.float64).reshape(-1, 5).T
     n, means = np.minimum(M, more * n), (lost, gained, gained - lost)[which]
-    value = float(np.sum(M * means) / N)
+    value, z = float(np.sum(M * means) / N), _quantile(sampled.level)
 
     def ends(lost: Any, gained: Any, variance: Any, draws: Any) -> np.ndarray:
-        of = np.maximum(variance, 0.0), _quantile(sampled.level), draws
+        of = np.maximum(variance, 0.0), z, draws
         if which < 2:
             return np.array(share_ends((lost, gained)[which], *of))
         return np.array(difference_ends(gained, lost, *of))
@@ -342,12 +342,13 @@ def ends_of(
         # Number of draws with replacement that give the same variance.
         means_of_all = (M @ part / M.sum() for part in (lost, gained))
         low, high = whole * ends(*means_of_all, parts @ spread, 1 / parts.sum())
-        # A stratum without a flip adds nothing to this variance, so squared distances
-        # of the ends of each stratum are added, too, and the wider interval counts.
         draws = n / np.where(left > 0, left, 1e-300)
-        away = M / N * (ends(lost, gained, spread / draws, draws) - means)
-        wide = np.sqrt(np.square(away).sum(axis=1))
-        low, high = min(low, value - wide[0]), max(high, value + wide[1])
+        variance = np.maximum(spread / draws, 0.0)
+        away = ends(lost, gained, variance, draws) - means
+        plain = z * np.sqrt(variance)
+        more = [hidden(M / N * of, M / N * plain, draws, z) for of in away]
+        low = value - np.sqrt(np.square(value - low) + more[0])
+        high = value + np.sqrt(np.square(value - high) + more[1])
     if population:  # squared distances are added
         means_of_all = (M @ part / N for part in (lost, gained))
         outer = ends(*means_of_all, (M @ squares / N - value**2) / N, N)
