@@ -82,6 +82,7 @@ class RowRecord:
     # digest of the files of weights and logits that it and its dependencies learned
     # from; empty if there are none, or if it is not known
     files: str = ""
+    hardware: str = ""  # machine that trained it
 
     @property
     def method(self) -> Method:

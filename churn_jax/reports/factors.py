@@ -141,10 +141,11 @@ def run_section(study: Study) -> Section:
     """The section "What was run" of a report."""
     record, config = study.record, study.config
     data, launch = record.data, record.launch
+    machines = filter(None, dict.fromkeys(row.hardware for row in study.methods))
     shown = {
         "Command": launch.command,
         "Date": launch.date,
-        "Hardware": launch.hardware,
+        "Hardware": " and ".join(machines) or launch.hardware,
         "Devices": ", ".join(launch.devices),
         "Versions": ", ".join(f"{k} {v}" for k, v in launch.versions.items()),
         "Data": ", ".join(filter(None, (data.name, *_sizes(data)))),

@@ -318,6 +318,7 @@ def row_records(
             training_cost=_training_cost(config, spec),
             passes=_passes(config, spec),
             files=_files(config, spec),
+            hardware=hardware(),
             seconds=round(trained.seconds / count, 3),
             compile_seconds=round(trained.compile_seconds / count, 3),
             parameters=trained.parameters,

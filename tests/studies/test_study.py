@@ -14,8 +14,10 @@ from churn_compare.store import PredictionsError, load_predictions
 from churn_jax import reports
 from churn_jax.configuration import StudyRecord, replaced, to_json
 from churn_jax.methods import ERM
+from churn_jax.reports.artefacts import Study
+from churn_jax.reports.factors import run_section
 from churn_jax.studies import ModelConfig, StudyError, run_study
-from churn_jax.studies.folder import StudyFolder, read_study
+from churn_jax.studies.folder import StudyFolder, hardware, read_study
 from churn_jax.studies.inputs import load_inputs
 from churn_jax.studies.presets import derived
 from churn_jax.training import Interrupted
@@ -90,6 +92,16 @@ def test_a_launch_that_changes_no_result_trains_nothing(out, monkeypatch):
     assert [row.label for row in reports.collect(out).rows if row.verdict] == [
         "Baseline"
     ]
+
+
+def test_the_machines_of_all_rows_are_named(trained):
+    record, here = read_study(trained), hardware()
+    first, second = record.methods
+    second = dataclasses.replace(second, hardware="another")
+    record = dataclasses.replace(record, methods=(first, second))
+    assert f"{here} and another" in str(
+        run_section(Study(trained, record, record.methods))
+    )
 
 
 @pytest.mark.slow
