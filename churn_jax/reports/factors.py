@@ -49,19 +49,19 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
     return Factors(tuple(found["fixed"]), tuple(found["varied"]))
 
 
-_ELSEWHERE = ("name", "label", "method", "equation", "teacher", "train")
-
-
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
     """Table of what the runs of each row share, and of settings the row changes."""
     heads = ("Method", "Runs share", "Runs differ in", "The row changes")
-    fields, model = dataclasses.fields(MethodSpec), study.config.model
-    usual = {f.name: to_json(f.default) for f in fields if f.name not in _ELSEWHERE}
-    usual["model"], rows = to_json(model), []
+    hidden = ("name", "label", "method", "equation", "teacher", "train")
+    fields = (f for f in dataclasses.fields(MethodSpec) if f.name not in hidden)
+    usual = {f.name: to_json(f.default) for f in fields}
+    usual["model"], rows = to_json(study.config.model), []
     for info in methods:
         spec = info.spec
         own = {name: to_json(getattr(spec, name)) for name in usual}
-        own["model"] = to_json(spec.model or model)
+        own["model"] = to_json(spec.model or study.config.model)
+        parts = [(m, n, isinstance(m, str)) for m, n in spec.models]
+        own["models"] = [f"{n} x {m if x else network_words(m)}" for m, n, x in parts]
         changes = [  # without seeds and samples, which are in the columns before
             f"{path} = {value}"
             for path, value in spec.train

@@ -38,6 +38,7 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
             "teacher": "init",
             "teaching": {"offline": True},
         },
+        "mixed": {"models": [["lenet5", 1], [to_json(ModelConfig("mlp", (8,))), 1]]},
         "wide": {"model": to_json(ModelConfig("mlp", (64,), dropout=0.2))},
     }
     report = study(tmp_path, rows)
@@ -51,11 +52,12 @@ def test_what_rows_share_differ_in_and_change(tmp_path):
     (table,) = training_section(report.study, list(found.values())).blocks
     cells = {row[0]: row[1:] for row in table.rows}
     assert cells["Init"] == ("initial weights", "mini-batch order, augmentation", "–")
-    shown = ("Baseline", "Wd0", "Small", "Taught", "Wide")
+    shown = ("Baseline", "Wd0", "Small", "Taught", "Mixed", "Wide")
     assert [cells[name][2] for name in shown] == [
         *("–", "optimizer.weight_decay = 0.0"),
         "train_size = 1500, class_share = 0.5, start = init",
         "teaching.offline = True",
+        "models = ['1 x lenet5', '1 x mlp 8']",
         "model.features = [64], model.dropout = 0.2",
     ]
     for text in (render(report), markdown_table(report)):
