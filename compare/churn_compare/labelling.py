@@ -132,12 +132,13 @@ class Sampling:
         # ones there. If none is labelled, each may be a flip.
         drawn, strata = self.drawn, []
         ends: Callable[..., Interval] = ends_of
+        at = np.flatnonzero(self.changed if inside is None else self.changed & inside)
+        stratum, known = drawn.stratum[at], self.known[at]
         for k, name in enumerate(drawn.names):
-            of, changed = drawn.stratum == k, int(drawn.changed[k])
+            of, changed = stratum == k, int(drawn.changed[k])
             if inside is not None:
-                of &= inside
-                changed = int(np.count_nonzero(of & self.changed))
-            rows = np.flatnonzero(of & self.known & self.changed)
+                changed = int(np.count_nonzero(of))
+            rows = at[of & known]
             rows = rows[np.argsort(drawn.place[rows], kind="stable")]
             if not len(rows) and inside is None:
                 of_name = f" of {name!r}" if name else ""
