@@ -424,7 +424,7 @@ def compare_outcomes(
     measures = []
     for of, sampling in zip(numbers, samplings, strict=True):
         fields, _ = measured(of, every, joined, None, waivers, pool, sampling)
-        changes, total = largest_changes(of.of, joined.ids, regressions)
+        changes, total = largest_changes(of, joined.ids, regressions)
         measures.append(
             MeasureFindings(
                 name=of.of.name,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from churn_compare.measures import Measure
+from churn_compare.example_numbers import Numbers
 from churn_compare.pair import Pair, Scanned, ScannedSide
 from churn_compare.result import Change, Curve, Flow, Regression
 from churn_compare.sums import BINS, bins_of
@@ -88,22 +88,30 @@ def _most_frequent(side: ScannedSide, rows: np.ndarray) -> np.ndarray:
 
 
 def largest_changes(
-    measure: Measure, ids: np.ndarray, listed: int
+    numbers: Numbers, ids: np.ndarray, listed: int
 ) -> tuple[tuple[Change, ...], int]:
     """The examples that fall most, or whose outcomes lie farthest apart."""
-    best = lowest = np.zeros(len(ids), int)  # runs between which an example falls most
+    measure, A = numbers.of, numbers.runs[0]
+    best, lowest = np.zeros((2, len(ids)), int)  # runs between which it falls most
     if not measure.judged:
-        fall = measure.distance(measure.old[0], measure.new[0])
+        fall = (numbers.changed if measure.named else numbers.distance).mean
+        beyond = numbers.changed.mean > 0
     else:
         before, after = (
             [measure.worth(run) for run in runs] for runs in (measure.old, measure.new)
         )
         fall = np.mean(before, axis=0) - np.mean(after, axis=0)
+        sides = (np.mean(runs, axis=0) for runs in (measure.old, measure.new))
+        beyond = measure.beyond(fall, *sides)
         if measure.things is not None:
             best, lowest = np.argmax(before, axis=0), np.argmin(after, axis=0)
-    beyond = measure.beyond(fall, measure.old[0], measure.new[0])
     found = np.flatnonzero(beyond)
     worst = found[np.argsort(-fall[found], kind="stable")][:listed]
+    if not measure.judged and measure.things is not None:
+        pairs = [(r, s) for _, r, s in numbers.pairs()]
+        runs = [of[worst] for of in numbers.rows]
+        far = np.argmax([measure.distance(runs[r], runs[s]) for r, s in pairs], axis=0)
+        best[worst], lowest[worst] = (np.array(pairs) - (0, A))[far].T
     rows = tuple(
         Change(
             str(ids[i]),

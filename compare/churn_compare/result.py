@@ -412,7 +412,8 @@ class Change:
     old: str  # outcome before, as text
     new: str  # outcome now, as text
     target: str  # right outcome; "" if it is not known
-    fall: float  # fall of the score, mean over runs; distance if neither is better
+    # Fall of the score, or the distance if neither is better; mean over runs.
+    fall: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -62,6 +62,30 @@ def test_commas_of_texts_are_no_decimal_marks(names, tmp_path):
     assert [fall.id for fall in found.changes] == ["4"]
 
 
+def test_changes_are_those_between_any_two_runs():
+    def runs(*answers, name="answer"):
+        ids = {"id": [1, 2] * len(answers), "run": np.arange(2 * len(answers)) // 2}
+        return ids | {name: [of for answer in answers for of in answer]}
+
+    new = runs("aa", "ab", "bb")
+    for old, changes in (
+        (runs("aa", "aa"), [("2", "a", "b", 2 / 3), ("1", "a", "b", 1 / 3)]),
+        (runs("ba", "ba"), [("1", "b", "a", 2 / 3), ("2", "a", "b", 2 / 3)]),
+    ):
+        found = compare_outcomes(old, new)["answer"]
+        assert found["share_changed"].value == pytest.approx(
+            np.mean([c[3] for c in changes])
+        )
+        assert found.changes_total == 2
+        listed = [(c.id, c.old, c.new, pytest.approx(c.fall)) for c in found.changes]
+        assert listed == changes
+    # A tolerance is a share of the means of the runs, and not of the first ones.
+    scores = runs((100, 1), (1, 1), name="score"), runs((98, 1), (1, 1), name="score")
+    options = {"tolerance": 0.015, "relative": True}
+    (fall,) = compare_outcomes(*scores, **options)["score"].changes
+    assert (fall.id, fall.fall) == ("1", 1.0)
+
+
 APART = "A: A:the .5:5 -.5:.5 (-3):3 -x:x 2*3:2/3 [0,1):(0,1] n/a:n {}:[] 3!:3 C#:C"
 EQUAL = "\u00e9:e\u0301 IV:iv a~b:~a~~b~ \u212b:\u00e5"
 OF_SQUAD = "The~cat!:cat it's:its 10\\%:10 Yes.:yes \u662f\u3002:\u662f"
