@@ -78,6 +78,8 @@ def assert_compatible(
     if inconclusive not in ("fail", "pass"):
         raise GateError(f"inconclusive must be 'fail' or 'pass'; got {inconclusive!r}")
     known, limits = inspect.signature(compare).parameters, {}
+    if options.get("equivalent") is not None:
+        limits["equivalent"] = options.pop("equivalent")
     for name in [name for name in options if name not in known]:
         if not name.startswith(("max_", "min_")):
             hint = did_you_mean(name, [*known, *_LIMITS, "on", "min_examples"], 1)

@@ -80,6 +80,13 @@ def test_gates_come_as_objects_from_a_file_and_as_arguments(tmp_path):
     assert assert_compatible(OLD, NEW, **options, max_nfr=0.06).waived.flips == 1
 
 
+def test_equivalence_is_asserted_like_a_limit():
+    given = {"labels": LABELS, "equivalent": "1%"}
+    refuted("FAIL  accuracy shown to change by less than 1 point", OLD, NEW, **given)
+    refuted("FAIL  accuracy shown to", OLD, NEW, **given, max_nfr="50%")
+    assert assert_compatible(OLD, NEW, labels=LABELS, equivalent=0.5).passed
+
+
 def test_slices_and_classes_are_judged():
     slices = {"half": ["first"] * 100 + ["second"] * 100}
     limits = {"labels": LABELS, "slices": slices, "max_class_nfr": "7%"}
