@@ -243,9 +243,7 @@ def by_preference(
     pair: Pair, numbers: Numbers, labels: Any, level: float, any_time: bool
 ) -> Sampling:
     """Sampling by preferred answers, for outcomes without a target."""
-    if numbers.judged:
-        name = numbers.of.name
-        raise PredictionsError(f"{name} is judged already; no queue is needed")
+    check_preferable(numbers)
     separate = read_labels(labels)
     rows = rows_of(pair.ids, np.arange(0) if separate.ids is None else separate.ids)
     drawn = read_drawn(labels, separate.others, rows)
@@ -253,7 +251,6 @@ def by_preference(
         raise PredictionsError(
             "labels of outcomes must be a queue of churn-compare label"
         )
-    check_single_runs(numbers)
     worse, better = ((drawn.better == of).astype(float) for of in ("old", "new"))
     known, changed = drawn.better != "", numbers.changed.mean > 0
     _check_queue(drawn, changed, pair, numbers)
@@ -280,6 +277,14 @@ def _plain(answer: str) -> str:
         return f"{float(answer):.15g}"
     except ValueError:
         return answer
+
+
+def check_preferable(numbers: Numbers) -> None:
+    """Refuses outcomes of which it is known already which is better."""
+    if numbers.judged:
+        name = numbers.of.name
+        raise PredictionsError(f"{name} is judged already; no queue is needed")
+    check_single_runs(numbers)
 
 
 def check_single_runs(numbers: Numbers) -> None:

@@ -17,7 +17,7 @@ from churn_compare.labelling import (
     BETTER,
     STRATUM,
     answers_of,
-    check_single_runs,
+    check_preferable,
     key_of,
 )
 from churn_compare.reading.labels import DRAWN_FROM, as_text
@@ -96,7 +96,7 @@ def label_queue(
     changed, inputs = numbers.changed.mean > 0, {}
     rows = np.arange(len(changed)) if pair.old_rows is None else pair.old_rows
     if pair.measures:
-        check_single_runs(numbers)
+        check_preferable(numbers)
         if pair.old.inputs is not None:
             inputs["input"] = _shown(pair.old.inputs.take(rows), "input")
     else:

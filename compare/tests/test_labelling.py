@@ -193,6 +193,8 @@ def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
         side |= {"id": [*side["id"]] * 2}
         side["answer"] = side.pop("predictions").astype(str).ravel()
     fails("needs one run of each version", label_queue, old, new)
+    judged = [{"correct": of} for of in ([1, 0, 1], [0, 1, 1])]
+    fails("correct is judged already; no queue is needed", label_queue, *judged)
     fails("needs one run of each version", compare_outcomes, old, new, labels=rows)
 
 

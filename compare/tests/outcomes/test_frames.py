@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from churn_compare import compare_outcomes, label_queue
+from churn_compare import compare_outcomes
+from churn_compare.comparison import read_either
+from churn_compare.labelling import answers_of
 from churn_compare.outcomes import read_outcomes
 from churn_compare.reading.contents import column_names
 from tests.cases import fails, jsonl
@@ -73,11 +75,9 @@ def test_columns_are_outcomes_or_classes_in_objects_as_in_files(columns, old, tm
     frames = [pa.Table.from_pylist(side) for side in rows]
     columns = [of.to_pydict() for of in frames]
     for sides in (paths, rows, map(tuple, rows), frames, columns):
-        queue = label_queue(*sides)
-        assert sorted((row["id"], row["old"]) for row in queue.rows) == [
-            ("1", old[0]),
-            ("2", old[1]),
-        ]
+        pair, numbers = read_either(*sides)
+        assert pair.ids.tolist() == [1, 2]
+        assert answers_of(pair, numbers, np.arange(2))[0] == old
 
 
 def test_frames_of_pandas():
