@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from churn_compare.array_files import check_memory
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading import arrow
+from churn_compare.reading.columns import LABEL, PREDICTION, plain
 from churn_compare.reading.contents import column_names, parsing
 from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
@@ -468,15 +469,20 @@ def _promptfoo(path: Path) -> Iterator[_Row]:
 
 def _mlflow(path: Path) -> Iterator[_Row]:
     """Evaluation table of MLflow: columns METRIC/VERSION/score, perhaps inputs."""
-    for number, row in enumerate(read_json(path).to_pylist()):
+    for row in read_json(path).to_pylist():
         scores: dict[str, Any] = {}
         for name in (name for name in row if name.endswith(_SCORED)):
             metric = name.removesuffix(_SCORED).rpartition("/")[0] or name
             if metric in scores:
                 raise PredictionsError(f"there are several versions of {metric}")
             scores[metric] = row[name]
-        facts = {"id": row.get("id", row.get("request_id", number))}
         said = row.get("outputs", row.get("prediction"))
+        right = [of for name, of in row.items() if plain(name) in LABEL]
+        facts = {"id": row["request_id"]} if "request_id" in row else {}
+        for name in (name for name in row if "/" not in name):
+            if plain(name) not in (*LABEL, *PREDICTION, ERROR):
+                facts[name] = row[name]
+        facts |= _key(right or None)
         yield _row(facts, row.get("inputs", row.get("request")), scores, said)
 
 

@@ -129,9 +129,15 @@ def test_a_tool_is_read(write, tmp_path):
     for way in ("negative", "positive"):
         assert result[measure][f"{way}_flip_rate"].value == pytest.approx(1 / 6)
     if write is mlflow:
-        old.write_text(old.read_text().replace('"inputs"', '"others"'))
-        said = str(compare_outcomes(old, new).notes)
-        assert "both files must keep the same order" in said
+        assert "examples are matched by their rows" in str(result.notes)
+        for path in (old, new):
+            path.write_text(path.read_text().replace('"inputs"', '"asked"'))
+        table = json.loads(new.read_text())
+        new.write_text(json.dumps(table | {"data": table["data"][::-1]}))
+        said = "asked names the examples, and its order differs .* --id-column asked"
+        fails(said, compare_outcomes, old, new)
+        found = compare_outcomes(old, new, id_column="asked")
+        assert found[measure]["churn"].value == pytest.approx(2 / 6)
 
 
 def test_results_of_several_providers_or_metrics_are_refused(tmp_path):
