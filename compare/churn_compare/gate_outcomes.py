@@ -220,8 +220,9 @@ def _state(gate: Gate, interval: Interval) -> State:
     if _margin(gate, interval) >= -ROUNDING:
         return "pass"
     best = _best(gate, interval)
-    open_ = gate.on == "interval" and not math.isnan(interval.value)
-    return "inconclusive" if open_ and _left(gate, best) >= -ROUNDING else "fail"
+    open_ = gate.on == "interval" and math.isfinite(interval.value)
+    beyond = _left(gate, best) < -ROUNDING  # False without an interval
+    return "inconclusive" if open_ and not beyond else "fail"
 
 
 def _measured_text(gate: Gate, interval: Interval, level: float) -> str:

@@ -22,6 +22,7 @@ BINS = 15  # bins of the calibration error, as in `metrics.expected_calibration_
 _GROUPS = 4096
 _NUMBERS = 2**20  # most groups times pairs of runs, for one kind of sum
 _BLOCK = 2**20  # weights at a time: 8 MiB
+_NEAR = 1e-12  # so small a share of a number is rounding
 _MOST = {"ece": 1.0, "brier": 2.0}  # largest possible numbers; the least is 0
 
 
@@ -87,8 +88,11 @@ class Statistic:
         fourth = np.square(squares).sum()
         return squares.sum() ** 2 / fourth if fourth > 0 else np.inf
 
-    def uncertainty(self, clusters: int = 0) -> Uncertainty:
-        """Uncertainty of the mean over pairs; `clusters` as in `Partition`."""
+    def uncertainty(self, clusters: int = 0, *, mean: bool = False) -> Uncertainty:
+        """Uncertainty of the mean over pairs; `clusters` as in `Partition`.
+
+        With `mean`, quantiles of independent examples are those of a t-test.
+        """
         of_groups = self.of_groups()
         examples = np.sum(np.square(of_groups))
         known = np.where(np.isnan(self.matrix), self.value, self.matrix)
@@ -99,7 +103,8 @@ class Statistic:
                 noise = np.sum(np.square(of_runs)) / (R * (R - 1))
                 parts.append(run_part(known.mean(axis=other), noise))
         bearing = self.bearing if clusters else np.inf
-        return uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
+        units = clusters or len(of_groups) * mean
+        return uncertainty(examples, *parts, clusters=units, bearing=bearing)
 
 
 def ratio(
@@ -267,7 +272,6 @@ def resampled(
         with np.errstate(invalid="ignore"):  # infinite means have no finite influence
             value = (sign * total).sum(axis=-1) / size.sum()
             moved = (sign * sums).sum(axis=-1) - value * size[:, None, None]
-        if parts.clusters:
             moved *= left_out(size / size.sum(), parts.groups)[:, None, None]
         numbers[name] = Statistic(value, moved / size.sum(), float(size.sum()))
         finite = np.all(np.isfinite(sums))
@@ -386,8 +390,14 @@ def _ends(
     value, change = estimate.value, name.endswith("_change")
     if not np.isfinite(value) or (drawn is None and not change):
         return Interval(value, np.nan, np.nan)
-    known = estimate.uncertainty(clusters)
-    half = float(known.quantile(level) * np.sqrt(known.total))
+    known = estimate.uncertainty(clusters, mean=True)
+    error = np.sqrt(known.total)
+    if error <= _NEAR * abs(value):
+        # Examples that are all alike do not show how far others may lie; numbers that
+        # do not change on any example are those of the same model.
+        same = value == 0 and not name.endswith(("_old", "_new"))
+        return Interval(value, *([value] * 2 if same else [np.nan] * 2))
+    half = float(known.quantile(level) * error)
     if drawn is None:
         # Differences have heavy tails but hardly any skew or bias; BCa intervals, which
         # correct for the sample's skew and bias, miss more often.
@@ -398,7 +408,8 @@ def _ends(
     of_groups = estimate.of_groups()
     low, high = bca_ends(value, drawn, of_groups, level)
     below, above = max(value - low, 0.0), max(high - value, 0.0)
-    of_examples = np.sum(np.square(of_groups)) * (1 - bool(clusters) / len(of_groups))
+    # The bootstrap's variance is that without the factor N / (N - 1).
+    of_examples = np.sum(np.square(of_groups)) * (1 - 1 / len(of_groups))
     if of_examples > 0:
         stretch = half / (special.ndtri((1 + level) / 2) * np.sqrt(of_examples))
         below, above = below * stretch, above * stretch

@@ -137,6 +137,10 @@ def test_an_undefined_number_holds_no_gate(bound, on):
     fails("no such number here", outcome, Gate("excess_churn", 0.5), of=GateError)
     found = outcome(Gate("nll_new", 5.0, bound, "bound"))
     assert not found.passed and "which has no interval here" in found.line
+    alike = {"nll_new": Interval(0.3, math.nan, math.nan)}
+    for on, state in (("bound", "fail"), ("interval", "inconclusive")):
+        found = outcome(Gate("nll_new", 0.3, bound, on), quantities=alike)
+        assert found.state == state and "which has no interval here" in found.line
 
 
 def test_a_line_shows_why_a_number_that_looks_like_the_limit_fails():

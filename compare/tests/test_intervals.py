@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from churn_compare.number_text import judgement
 from churn_compare.pair import Scanned, ScannedSide
 from churn_compare.quantities import QUANTITIES
 from tests.cases import class_scan, intervals, noise, pair_of, random_logits, reference
@@ -44,7 +45,7 @@ def test_a_run_without_changes_makes_shares_of_changes_no_surer():
         assert two[name].low <= one[name].low < one[name].high <= two[name].high
 
 
-def test_changes_of_scores_have_the_variance_of_paired_differences():
+def test_changes_of_scores_have_the_interval_of_paired_t_tests():
     labels, old, new = random_logits(4, (1, 1), 60)
     _, scanned = pair_of(old, new, labels)
     found = intervals(scanned, labels, resamples=100)
@@ -60,8 +61,25 @@ def test_changes_of_scores_have_the_variance_of_paired_differences():
     for name, (a, b) in zip(("nll", "brier", "ece"), pairs, strict=True):
         change = found[f"{name}_change"]
         assert change.value == pytest.approx(np.mean(b - a), rel=1e-5), name
-        half = stats.norm.isf(0.025) * np.std(b - a) / np.sqrt(60)
+        half = stats.t.isf(0.025, 59) * np.std(b - a, ddof=1) / np.sqrt(60)
         assert change.high - change.value == pytest.approx(half, rel=1e-5), name
+
+
+@pytest.mark.parametrize("examples", [1, 3, 20])
+def test_examples_that_are_all_alike_have_no_interval_of_scores(examples):
+    labels, old, new = np.zeros(examples, int), [[2.0, 0, 0]], [[1.0, 0, 0]]
+    old, new = (np.tile(np.float32(of), (1, examples, 1)) for of in (old, new))
+    found = intervals(pair_of(old, new, labels)[1], labels, resamples=100)
+    of_scores = SCORES & found.keys()
+    assert {"nll_change", "ece_old", "surrogate_churn"} < of_scores
+    assert np.isnan([found[name].low for name in of_scores]).all()
+    assert judgement("nll_change", found["nll_change"]) == "unclear"
+    # A model that is compared with itself changes nothing for certain.
+    found = intervals(pair_of(old, old, labels)[1], labels, resamples=100)
+    for name in of_scores:
+        ends = found[name].low, found[name].high
+        same = name.endswith("_change") or name in ("surrogate_churn", "kl_divergence")
+        assert ends == (0.0, 0.0) if same else np.isnan(ends).all()
 
 
 def test_an_infinite_nll_has_no_interval():
