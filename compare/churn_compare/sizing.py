@@ -132,11 +132,14 @@ class Design:
         """The option of these numbers of examples and runs."""
         total, known = self.parts.known(examples, old, new)
         half = known.quantile(self.level) * np.sqrt(known.total)
-        error, stretch = np.sqrt(total), 1.0
+        error, stretch, some = np.sqrt(total), 1.0, 1.0
         binomial = self.expected * (1 - self.expected)
-        if self.of_share and self.limit > 0 and binomial > 0:
-            # Wilson's interval uses the variance at its end.
+        if self.of_share and binomial > 0:
+            # Wilson's interval uses the variance at its end, and begins at 0 unless
+            # there is an event (ends at 1 unless there is none).
             stretch = np.sqrt(self.limit * (1 - self.limit) / binomial)
+            none = self.expected if self.expected < self.limit else 1 - self.expected
+            some = 1 - none ** (binomial / total)
 
         def power(away: float, stretch: float) -> float:
             return float(special.ndtr((away - half * stretch) / error).mean())
@@ -146,7 +149,7 @@ class Design:
             middle = (low + high) / 2
             enough = power(middle, 1.0) >= self.power
             low, high = (low, middle) if enough else (middle, high)
-        reached = power(abs(self.expected - self.limit), stretch)
+        reached = min(power(abs(self.expected - self.limit), stretch), some)
         return Option(examples, old, new, float(np.median(half)), high, reached)
 
     def least(self, of: Callable[[int], Option], low: int, most: int) -> Option | None:

@@ -52,6 +52,9 @@ def test_with_one_run_a_size_is_the_formula():
     assert now.half_width == pytest.approx(half, rel=1e-4)
     assert found.components == Components(pytest.approx(0.0099))
     assert "more examples" in str(found)
+    for limit in (0, "0.001%"):  # left out from the first flip on
+        few = size(old, new, labels=old, gates={"max_nfr": limit}).options[1]
+        assert few.examples == np.ceil(np.log(0.2) / np.log(0.99))
     enough = size(old, new, labels=old, gates={"max_nfr": "2%"})
     assert enough.options[1].examples < 10_000 and "would do" in str(enough)
 
