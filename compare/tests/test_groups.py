@@ -176,8 +176,9 @@ def test_clusters_and_runs_widen_the_mean():
     plain = pooled(old, new, task).pooled
     clusters = np.repeat(np.arange(len(old)), 4)
     found = pooled(*copies, clusters=clusters).pooled
-    # The small benchmark has most of the variance: fewer degrees of freedom.
-    assert found.gain.high == pytest.approx(plain.gain.high, abs=0.003)
+    # The small benchmark has most of the variance: fewer degrees of freedom, and
+    # clusters have the factor G / (G - 1) in each benchmark.
+    assert found.gain.high == pytest.approx(plain.gain.high, abs=0.005)
     assert found.p == pytest.approx(plain.p, abs=0.02)
     runs = np.random.default_rng(1).random((2, 3, len(task))) < 0.3
     assert pooled(*runs.astype(int), task).pooled.gain.low < 0
