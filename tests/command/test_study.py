@@ -97,14 +97,26 @@ def test_a_row_that_is_added_is_listed_and_trained_with_those_that_are_asked_for
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_says_how_to_go_on(tmp_path, whole):
+def test_a_signal_saves_and_says_how_to_go_on_and_a_kill_anywhere_loses_little(
+    tmp_path, whole
+):
+    """The same command goes on to the same predictions."""
     out, lines = tmp_path / "run", 1
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+    rng = np.random.default_rng(0)
+    metrics = out / "methods/baseline/metrics.jsonl"
+    for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
         process = launch(out)
-        wait_for_lines(process, out, lines)
+        killed = number == signal.SIGKILL
+        wait_for_lines(process, out, lines + killed * int(rng.integers(0, 12)))
+        time.sleep(killed * float(rng.uniform(0, 0.3)))
         process.send_signal(number)
         said, errors = process.communicate(timeout=60)
-        assert process.returncode == code, said + errors
+        assert not (out / "methods/baseline/predictions.npz").exists()
+        if killed:
+            assert process.returncode == -number
+            lines = metrics.read_text().count("\n") + 1
+            continue
+        assert process.returncode == 128 + number, said + errors
         assert "Traceback" not in errors
         (told,) = [line for line in said.splitlines() if "To go on: " in line]
         sentence, command = told.split(" To go on: ")
@@ -116,6 +128,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, whole):
     assert words[0] == "churn-jax"
     assert main(words[1:]) == 0
     np.testing.assert_array_equal(logits(out), whole)
+    assert metrics.read_text().count("\n") == _EPOCHS
 
 
 @pytest.mark.slow
@@ -217,28 +230,6 @@ def test_sigterm_in_the_first_seconds_is_a_sentence(tmp_path):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (143, "churn-jax: ended by SIGTERM\n")
-
-
-@pytest.mark.slow
-def test_killed_anywhere_the_same_command_goes_on_to_the_same_predictions(
-    tmp_path, whole
-):
-    out = tmp_path / "run"
-    rng = np.random.default_rng(0)
-    lines = 0
-    for _ in range(2):
-        process = launch(out)
-        lines += int(rng.integers(1, 12))
-        wait_for_lines(process, out, lines)
-        time.sleep(float(rng.uniform(0, 0.3)))
-        process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-    assert not (out / "methods/baseline/predictions.npz").exists()
-    assert main([*_LONG, "--out", str(out)]) == 0
-    np.testing.assert_array_equal(logits(out), whole)
-    epochs = (out / "methods/baseline/metrics.jsonl").read_text().count("\n")
-    assert epochs == _EPOCHS
 
 
 @pytest.mark.slow
