@@ -139,7 +139,7 @@ def apply(
 
     Raises:
         ValueError: if shapes differ, logits are NaN or infinite, groups are missing, or
-            all of them are values that `repair` has not seen.
+            those of several examples are all values that `repair` has not seen.
 
     Example:
         >>> rule = Rule("blend", weight=0.5)
@@ -174,7 +174,8 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
     if len(groups) != len(predicted):
         raise ValueError(f"groups must be [{len(predicted)}]; got {len(groups)}")
     found = as_names(groups, "groups").to_pylist()
-    if rule.known and found and not {*found} & {*rule.known, ""}:
+    # One request alone may be the first of a new group.
+    if rule.known and len(found) > 1 and not {*found} & {*rule.known, ""}:
         raise ValueError(
             f"{rule.column} is {some([*dict.fromkeys(found)])} here and was "
             f"{some(rule.known)} in what repair read; give its values as they are there"

@@ -110,6 +110,7 @@ def test_a_group_that_got_worse_keeps_the_old_version():
     assert [of.argmax(-1).tolist() for of in served] == [[0, 3], [2, 3]]
     said = "half is North here and was north, south in what repair read"
     fails(said, apply, found.rule, *both, ["North", "North"], of=ValueError)
+    assert apply(found.rule, *(of[:1] for of in both), ["East"]).argmax() == 2
     assert found.served["churn"].value == 0 and found.both == 0
     assert "slices (column half)" in found.shipped.read[0]
     assert "an example runs one version, by its group" in " ".join(found.verdict())
