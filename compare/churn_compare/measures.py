@@ -147,6 +147,7 @@ def kendall(things: Sequence[Any], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
+WHOLE = r"^([-+]?\d+)\.0+$"  # 1.0, which a column of numbers holds as 1
 # Minus signs and decimal points of numbers stay: -3.5 is neither 3.5 nor -35.
 _SQUAD = (
     (r"(^|[^\pL\pN])-(\.?\d)", "\\1\x01\\2"),
@@ -168,6 +169,7 @@ def normalized(texts: Any, normalize: Normalization = "text") -> Any:
         return pc.utf8_trim_whitespace(one)
 
     plain = spaced(pc.utf8_lower(pc.utf8_normalize(texts, "NFC")))
+    plain = pc.replace_substring_regex(plain, WHOLE, r"\1")
     if normalize == "text":
         return plain
     bare = plain

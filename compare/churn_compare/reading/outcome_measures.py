@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_choice, some, twice
-from churn_compare.measures import Kind, Measure, Normalization, normalized
+from churn_compare.measures import WHOLE, Kind, Measure, Normalization, normalized
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
@@ -28,6 +28,11 @@ _PARTED = re.compile(rf"\s*((?:{_PART.pattern})(\s+|$))*")
 
 
 def _listed(text: str) -> list[str]:
+    """The items of a list, as one text for every form of files."""
+    return [re.sub(WHOLE, r"\1", item) for item in _items(text)]
+
+
+def _items(text: str) -> list[str]:
     """The items of a list that is written as a text."""
     if text.startswith(ITEM):  # it was a list
         return text[1:].split(ITEM) if text[1:] else []
@@ -41,7 +46,9 @@ def _listed(text: str) -> list[str]:
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
                 continue
             if isinstance(found, list | tuple | set):
-                return [str(item) for item in found]
+                return [
+                    str(x).lower() if x is True or x is False else str(x) for x in found
+                ]
     inside = _BRACKETS.fullmatch(text)
     text = inside[1] if inside else text
     mark = next((mark for mark in ";|,\n" if mark in text), None)
@@ -201,9 +208,15 @@ def same_targets(
 ) -> np.ndarray:
     """Where two columns of targets are equal, or one has none."""
     same = np.zeros(len(a), bool)
-    if read is not numbers_of:
+    if read is lists_of:
+        texts = (arrow.utf8_normalize(read(of, "target")[0], "NFC") for of in (a, b))
+        pairs = zip(*(of.to_pylist() for of in texts))
+        same = np.array(
+            [None in of or _listed(of[0]) == _listed(of[1]) for of in pairs]
+        )
+    elif read is not numbers_of:
         texts = (normalized(read(of, "target")[0], normalize) for of in (a, b))
-        same = np.asarray(arrow.fill_null(arrow.equal(*texts), True))
+        same = np.array(arrow.fill_null(arrow.equal(*texts), True))
     with contextlib.suppress(PredictionsError):  # 1 and 1.0 are equal
         first, second = (numbers_of(of, "target")[0] for of in (a, b))
         same |= first == second

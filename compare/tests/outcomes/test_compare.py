@@ -87,7 +87,7 @@ def test_changes_are_those_between_any_two_runs():
 
 
 APART = "A: A:the .5:5 -.5:.5 (-3):3 -x:x 2*3:2/3 [0,1):(0,1] n/a:n {}:[] 3!:3 C#:C"
-EQUAL = "\u00e9:e\u0301 IV:iv a~b:~a~~b~ \u212b:\u00e5"
+EQUAL = "0.0:0 -2:-2.00 \u00e9:e\u0301 IV:iv a~b:~a~~b~ \u212b:\u00e5"
 OF_SQUAD = "The~cat!:cat it's:its 10\\%:10 Yes.:yes \u662f\u3002:\u662f"
 OF_SQUAD += " A.:a (The):the .A~the:a~the"
 NOT_OF_SQUAD = "A:the -.5:.5 .5:5 {}:[] (-3):3"
@@ -213,6 +213,16 @@ def test_a_list_of_one_item_is_not_read_as_a_text(kind):
     assert found["score_old"].value == 1
     assert {of.old for of in found.changes} == {"Smith, John", "(none)", "[1, 2]"}
     assert "[]" in {of.new for of in found.changes}
+
+
+@pytest.mark.parametrize("kind", ["set", "ranking"])
+@pytest.mark.parametrize("items", [[1.0, 2.5], [True, False], ["a b", "c"]])
+def test_lists_are_equal_in_every_form_of_files(kind, items, tmp_path):
+    lines = jsonl(tmp_path / "a.jsonl", [{"id": "q", kind: items, "target": items}])
+    table, text = tmp_path / "a.csv", json.dumps(items).replace('"', '""')
+    table.write_text(f'id,{kind},target\nq,"{text}","{text}"\n')
+    (found,) = compare_outcomes(table, lines).measures
+    assert found["share_changed"].value == 0 and found["score_new"].value == 1
 
 
 @pytest.mark.parametrize("what", ["input", "target"])
