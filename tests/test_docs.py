@@ -19,7 +19,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import churn_jax
-from churn_compare import read_gates, read_waivers
+from churn_compare import read_gates, read_suite, read_waivers
 from churn_jax import losses
 from churn_jax.cli import main
 from churn_jax.command import COMMANDS
@@ -362,6 +362,11 @@ def test_the_toml_of_the_pages_is_read(tmp_path):
             path.write_text(gates)
             assert len(read_gates(path)) == count
     assert [waiver.id for waiver in read_waivers(path)] == ["1118"]
+    (suite,) = blocks(DOCS / "how_to/suite.md", "toml")
+    waiver = gates.partition("[[waive]]")[2]  # what both pages say, in one file
+    path.write_text(f"{suite}\n[[benchmark.mmlu.gates.waive]]{waiver}")
+    mmlu = read_suite(path).of("mmlu")
+    assert [of.id for of in mmlu.waivers] == ["1118"] and len(mmlu.gates) == 1
 
 
 @pytest.fixture
