@@ -45,9 +45,17 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def begun(tmp_path):
-    """A folder in which two processes have finished the first row."""
+    """A folder in which two processes have finished the first row, one begun late."""
     out = tmp_path / "study"
-    together([*STUDY, "--only", "baseline"], out, "replica=2")
+    early, late = joined([*STUDY, "--only", "baseline", "--mesh", "replica=2"], 2)
+    processes = [launch(early, out, 0)]
+    try:
+        time.sleep(8)
+        assert processes[0].poll() is None
+        processes.append(launch(late, out, 1))
+        finish(processes, out)
+    finally:
+        end(processes)
     return out
 
 
@@ -69,7 +77,7 @@ def lose(begun, words, place, process):
         assert other == ABORTED, (other, errors[-2000:])
 
 
-def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
+def test_one_that_starts_late_is_waited_for_and_one_killed_loses_nothing(begun, whole):
     """In an update, an evaluation, a checkpoint, between shards and their index."""
     first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
     command = [*STUDY, *ONLY, "--predictions", "shards"]
@@ -90,20 +98,6 @@ def test_one_that_is_killed_ends_the_others_and_loses_nothing(begun, whole):
     found = load_predictions(folder / "predictions.npz")
     assert found.in_memory
     np.testing.assert_allclose(found.logits, logits(whole, "entropy"), atol=1e-5)
-
-
-def test_one_that_starts_late_is_waited_for(tmp_path):
-    out = tmp_path / "study"
-    words = [*BASE, "--only", "baseline", "--epochs", "1", "--mesh", "replica=2"]
-    early, late = joined(words, 2)
-    processes = [launch(early, out, 0)]
-    try:
-        time.sleep(8)
-        assert processes[0].poll() is None
-        processes.append(launch(late, out, 1))
-        finish(processes, out)
-    finally:
-        end(processes)
 
 
 def test_one_that_never_starts_is_not_waited_for_longer_than_said(tmp_path):
