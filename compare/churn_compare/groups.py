@@ -149,7 +149,8 @@ def pool(
     high = gain.value + float(np.sqrt(np.square(gain.high - gain.value) + more[1]))
     added = more[int(gain.value < 0)] / np.square(quantile)  # to the variance
     p = whole.t_test(numbers.gain, span, share=not mean, added=added)
-    found = Interval(gain.value, low, high)
+    ends = max(low, -numbers.most), min(high, numbers.most)
+    found = Interval(gain.value, *ends)
     return Pooled(column, K, found, float(p[0]), int(np.sum(of < 0)))
 
 

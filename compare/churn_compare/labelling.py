@@ -354,7 +354,8 @@ def ends_of(
         plain = z * np.sqrt(variance)
         more = [hidden(M / N * of, M / N * plain, draws, z) for of in away]
         low = value - np.sqrt(np.square(value - low) + more[0])
-        high = value + np.sqrt(np.square(value - high) + more[1])
+        high = min(value + np.sqrt(np.square(value - high) + more[1]), whole)
+        low = max(low, -whole if which == 2 else 0.0)
     if population:  # squared distances are added
         means_of_all = (M @ part / N for part in (lost, gained))
         outer = ends(*means_of_all, (M @ squares / N - value**2) / N, N)
