@@ -164,6 +164,9 @@ def as_ids(column: Any, what: str = "ids") -> np.ndarray:
         except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise PredictionsError(f"{what} {_MUST} {kind}") from error
     column = arrow.plain(column)
+    if arrow.types.is_date(column.type) or arrow.types.is_timestamp(column.type):
+        texts = column.cast(arrow.string())  # as tables of text hold them
+        column = arrow.replace_substring_regex(texts, r"( 00:00:00)?(\.0+)?$", "")
     text, kind = arrow.is_text(column.type), column.type
     if not (text or arrow.types.is_integer(kind) or arrow.types.is_null(kind)):
         raise PredictionsError(f"{what} {_MUST} {kind}")
@@ -218,7 +221,7 @@ def split_runs(ids: np.ndarray, names: Any = None) -> Runs:
         few, many = distinct[count.argmin()], distinct[count.argmax()]
         raise PredictionsError(
             f"every example must have as many rows as runs; {few} has {count.min()}, "
-            f"{many} has {count.max()}"
+            f"{many} has {count.max()}; finish the last run, or leave its rows out"
         )
     keys, known = [place], np.arange(0)
     if names is not None:

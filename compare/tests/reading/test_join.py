@@ -43,6 +43,9 @@ def test_an_id_is_what_it_is_written_as():
     assert found.rows_a.tolist() == found.rows_b.tolist() == [1, 0]
     assert (found.only_a.tolist(), found.only_b.tolist()) == (["12"], ["012"])
     signed, unsigned = np.array([-1, 2**53 + 1]), np.array([2**63 + 1, 2**53], "u8")
+    days = np.array(["2026-01-31", "2026-02-01T10:30"], "M8[ns]")
+    assert as_ids(days).tolist() == ["2026-01-31", "2026-02-01 10:30:00"]
+    assert as_ids(days.astype("M8[D]")).tolist() == ["2026-01-31", "2026-02-01"]
     assert not match_ids(as_ids(signed), as_ids(unsigned)).ids.size
 
 
