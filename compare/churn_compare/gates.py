@@ -457,7 +457,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         import tomllib
 
-        return tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except ValueError as error:  # invalid TOML or UTF-8
         raise GateError(f"{path}: not a TOML file, {error}") from None
 

@@ -108,7 +108,7 @@ class Rule:
             PredictionsError: if the file is not such a rule.
         """
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            fields = json.loads(Path(path).read_bytes())
             if fields.pop("format") != _FORMAT:
                 raise ValueError("another format")
             lists = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}

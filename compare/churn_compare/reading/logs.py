@@ -56,7 +56,7 @@ def read_log(path: Path) -> Log | None:
 
 def reader_of(path: Path) -> Callable[[Path], Log] | None:
     """The function that reads this file as the log of a tool, or None."""
-    name, head = path.name.lower(), b""
+    name, head = path.name.lower(), ""
     if path.is_dir():
         if any(path.glob("*.eval")):
             return _inspect_folder
@@ -67,11 +67,12 @@ def reader_of(path: Path) -> Callable[[Path], Log] | None:
         return _inspect_archive
     if name.endswith(".json"):
         with open(path, "rb") as file:
-            head = file.read(1 << 16)
-    first = re.match(rb'\s*{\s*"(version|status|eval|samples)"', head)
-    if first and re.search(rb'"eval"\s*:\s*{', head):
+            start = file.read(1 << 16)
+        head = start.decode(json.detect_encoding(start), "ignore")
+    first = re.match(r'\s*{\s*"(version|status|eval|samples)"', head)
+    if first and re.search(r'"eval"\s*:\s*{', head):
         return _inspect_json
-    if re.match(rb'\s*{\s*"evalId"\s*:.*?"results"\s*:\s*{', head, re.S):
+    if re.match(r'\s*{\s*"evalId"\s*:.*?"results"\s*:\s*{', head, re.S):
         return lambda path: _log(_promptfoo(path), [_PROMPTFOO])
     keys = {*column_names(path)}
     if {"doc_id", "filtered_resps"} <= keys:

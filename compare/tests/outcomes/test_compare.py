@@ -11,7 +11,7 @@ import pytest
 from churn_compare import compare_outcomes
 from churn_compare.cli import main
 from churn_compare.example_ids import PredictionsError
-from churn_compare.gates import Gate, GateError, gates_by_name
+from churn_compare.gates import Gate, GateError, gates_by_name, read_gates
 from churn_compare.outcomes import noise_floor, read_outcomes
 from churn_compare.store import ShardWriter, write_index
 from tests.cases import csv_file, fails, harness, jsonl
@@ -342,7 +342,11 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"id": [1], "score": [1]}, {"score": [1]}, "new has none; give the ids"),
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         (ROWS, {name: of[::-1] for name, of in ROWS.items()}, "add --id-column task"),
-        ({"id": [1, 1, 2], "score": [1, 2, 3]}, {"score": [1]}, "as many rows as runs"),
+        (
+            {"id": [1, 1, 2], "score": [1, 2, 3]},
+            {"score": [1]},
+            "runs; 2 has 1, .*fini",
+        ),
         ({"score": [1, 2], "seed": [[1], [2]]}, {}, "column seed needs ids"),
         ({"score": [1], "input": [b"\xff"]}, {}, "column input cannot be made text"),
         ({"Score": [1], "score ": [2]}, {}, "Score and score  could .*be the score c"),
@@ -658,6 +662,16 @@ def test_logs_of_inspect_of_every_kind(tmp_path, capsys):
     ]
     found = read_outcomes(inspect_log(tmp_path / "epochs.json", [], samples=epochs))
     assert found.columns["match"].tolist() == [[0.0, 0.5], [0.5, 1.0]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_logs_and_gates_may_begin_with_a_byte_order_mark(encoding, tmp_path):
+    path = inspect_log(tmp_path / "a.json", [{"m": {"value": "C"}}])
+    path.write_text(path.read_text(), encoding=encoding)
+    assert read_outcomes(path).columns["m"].tolist() == [[1.0]]
+    gates = tmp_path / "gates.toml"
+    gates.write_text("max-nfr = 0.1", encoding="utf-8-sig")
+    assert read_gates(gates)[0].limit == 0.1
 
 
 def test_an_archive_of_inspect_is_checked_and_rows_are_bounded(tmp_path, monkeypatch):
