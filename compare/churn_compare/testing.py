@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from churn_compare.comparison import compare
 from churn_compare.display import CompareResult
+from churn_compare.example_ids import PredictionsError
 from churn_compare.gates import (
     GateError,
     Gating,
@@ -16,6 +17,8 @@ from churn_compare.gates import (
     waivers_of,
 )
 from churn_compare.number_text import NOTHING, count_text, share_text
+from churn_compare.pair import Table
+from churn_compare.reading.outcomes import has_outcomes
 from churn_compare.suggestions import did_you_mean
 
 _REGRESSIONS = 5  # regressions named in a message
@@ -99,7 +102,13 @@ def assert_compatible(
     if not wanted:
         raise GateError("no condition to assert; give one, such as max_nfr=0.01")
     options["waivers"] = waivers_of(gates, options.get("waivers"))
-    result = compare(old, new, gates=wanted, **options)
+    try:
+        result = compare(old, new, gates=wanted, **options)
+    except PredictionsError:
+        if isinstance(old, Table) or not has_outcomes(old):
+            raise
+        said = "these are outcomes; assert compare_outcomes(old, new, gates=...).passed"
+        raise PredictionsError(said) from None
     if not result.passed and (result.state, inconclusive) != ("inconclusive", "pass"):
         error = AssertionError(_message(result))
         vars(error)["result"] = result
@@ -119,9 +128,11 @@ def _message(result: CompareResult) -> str:
         which = f"; the worst {len(worst)}" if 0 < len(worst) < total else ""
         text = f"{count_text(total)} {were} right and {are} wrong now"
         lines.append(f"{text}{where}{which}{':' * bool(worst)}")
+    waived = {of.id for of in result.waived.waivers} if result.waived else ()
     for found in worst:
         sure = share_text(found.new_confidence)
         sure = "" if sure == NOTHING else f" with confidence {sure}"
         often = f", in {share_text(found.share)} of them" * (result.run_pairs > 1)
         lines.append(f"  {found.id}: label {found.label}, now {found.new}{sure}{often}")
+        lines[-1] += " (waived)" * (found.id in waived)
     return "\n".join(lines)

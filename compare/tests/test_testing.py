@@ -87,6 +87,18 @@ def test_equivalence_is_asserted_like_a_limit():
     assert assert_compatible(OLD, NEW, labels=LABELS, equivalent=0.5).passed
 
 
+def test_waived_flips_are_said_to_be():
+    waivers = [churn_compare.Waiver("11", "known", "2999-01-01")]
+    given = {"labels": LABELS, "max_nfr": 0, "waivers": waivers}
+    lines = refuted("not compatible", OLD, NEW, **given)
+    assert "  11: label 3, now 0 (waived)" in lines and "  10: label 2, now 3" in lines
+
+
+def test_outcomes_are_asserted_by_another_function():
+    sides = [{"id": [1, 2], "correct": of} for of in ([1, 0], [0, 1])]
+    fails(r"assert compare_outcomes\(old, new", assert_compatible, *sides, max_nfr=0)
+
+
 def test_slices_and_classes_are_judged():
     slices = {"half": ["first"] * 100 + ["second"] * 100}
     limits = {"labels": LABELS, "slices": slices, "max_class_nfr": "7%"}
