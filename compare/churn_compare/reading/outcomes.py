@@ -125,8 +125,10 @@ def read_outcomes(
         if score_columns:
             kinds = dict.fromkeys(score_columns, "score")
         if missing := [n for n in kinds if n not in columns]:
+            every = log.scores if log else [*columns]
+            similar = [name for name in every if missing[0] in name] or every
             raise PredictionsError(
-                f"there is no column {missing[0]!r}, it has {some([*columns])}"
+                f"there is no column {missing[0]!r}, it has {some(similar)}"
             )
         scores = [name for name, kind in kinds.items() if kind == "score"]
         known = grades or (_GRADES if log else {})

@@ -409,6 +409,8 @@ def test_filters_of_the_harness_are_measures_in_any_order(tmp_path):
     assert found["answer,strict"]["share_changed"].value == pytest.approx(1 / 3)
     assert "log of lm-evaluation-harness, id, target, input, answer,fl" in found.read[0]
     one = jsonl(tmp_path / "c.jsonl", harness([1, 0, 0], ["flexible"]))
+    said = "no column 'em', it has em,strict, em,flexible"
+    fails(said, read_outcomes, old, score_columns=["em"])
     plain = jsonl(tmp_path / "d.jsonl", harness([1, 0, 0], ["strict"]))
     fails("no outcome is on both sides", compare_outcomes, one, plain)
     twice = jsonl(tmp_path / "e.jsonl", [*harness([1, 0]), *harness([0, 0])])
