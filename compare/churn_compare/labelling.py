@@ -53,6 +53,8 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
     """The queue's entry of each example i, in row `rows[i]`; None for other files."""
     if DRAWN_FROM not in columns:
         return None
+    if STRATUM not in columns:
+        raise PredictionsError(f"column {STRATUM} of the queue is gone; keep it")
     sides = ("A", "B") if "A" in columns else ("old", "new")
     texts = {
         name: np.array(as_text(columns[name], f"column {name}").to_pylist(), object)
@@ -93,7 +95,7 @@ def read_drawn(given: Any, columns: Mapping[str, Any], rows: np.ndarray):
             f"got {some(odd)}"
         )
     better = np.array([_ANSWERS[answer] for answer in better.tolist()])
-    strata = texts.get(STRATUM, np.full(count, ""))
+    strata = texts[STRATUM]
     names, codes = np.unique(strata, return_inverse=True)
     try:
         changed = texts[DRAWN_FROM].astype(np.int64)

@@ -363,7 +363,10 @@ def size(
     gate = wanted[0] if wanted else None
     pair, numbers = read_either(old, new, **reading)
     if pair.partial:
-        raise PredictionsError("a size needs labels of all examples, or of none")
+        raise PredictionsError(
+            "a size needs labels of all examples, or of none: leave --labels out, or "
+            "label those that do not change, too"
+        )
     known = events(numbers)
     changes = [name for name in known if QUANTITIES[name].is_change]
     name = gate.quantity if gate else "".join(changes)

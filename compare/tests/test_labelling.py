@@ -18,6 +18,7 @@ from churn_compare.documents import Records, csv_text, plain_text
 from churn_compare.gates import GateError
 from churn_compare.labelling import confidence_sequence, ends_of, more_labels
 from churn_compare.result import Sampled, Stratum
+from churn_compare.sizing import size
 from tests.cases import csv_file, fails
 
 FLIPS = ("negative_flip_rate", "positive_flip_rate", "accuracy_gain")
@@ -186,6 +187,9 @@ def test_a_queue_of_another_update_or_of_preferred_runs_is_refused():
     _, old, new, _ = versions(runs=2)
     rows = [row | {"better": "old"} for row in label_queue(old, new).rows]
     fails("needs one run of each version", compare, old, new, labels=rows)
+    fails("labels of all examples, or of none: leave", size, old, new, labels=rows)
+    bare = [{n: of for n, of in row.items() if n != "stratum"} for row in rows]
+    fails("column stratum of the queue is gone", compare, old, new, labels=bare)
     changes = np.roll(new["predictions"] - old["predictions"], 1)  # as many
     other = new | {"predictions": (old["predictions"] + changes) % 3}
     fails(r"and \d+ rows of the queue are not", compare, old, other, labels=rows)
