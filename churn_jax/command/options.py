@@ -19,7 +19,7 @@ import tyro
 from churn_compare import option_list
 from churn_jax.command.launch import Launch
 from churn_jax.configuration.codec import replaced, to_json, with_texts
-from churn_jax.configuration.training import MeshShape
+from churn_jax.configuration.training import MeshShape, check_read
 
 OWN = "own"  # the study without a preset
 T = TypeVar("T")
@@ -246,6 +246,8 @@ def configured(before: Any, given: Sequence[tuple[str, Any]], options: Any) -> A
     from churn_jax.studies.presets import as_row, derived
 
     changed = derived(before, changed)
+    used = [spec.config(changed.train).optimizer for spec in changed.methods]
+    check_read([path for path, _ in (*given, *texts)], *used)
     rows = (*changed.methods, *map(as_row, flat(options.method)))
     changed = dataclasses.replace(changed, methods=rows)
     for path, text in numbers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,28 @@ _NUMBERS = (
     *("warmup_epochs", "warmup_start", "step_epochs", "final_factor"),
     "adagrad_accumulator",
 )
+# Settings that some algorithms or some schedules alone read.
+_OF_ALGORITHMS = {
+    "momentum": ("sgd",),
+    "nesterov": ("sgd",),
+    "adagrad_accumulator": ("adagrad",),
+    "decay": _BUILT_IN,
+}
+_OF_SCHEDULES = {
+    "step_epochs": ("step",),
+    "step_factor": ("step",),
+    "flat_until": ("flat_then_linear",),
+    "linear_until": ("flat_then_linear",),
+    "final_factor": ("cosine", "flat_then_linear"),
+}
+_COURSE = ("schedule", "warmup_epochs", "warmup_start", *_OF_SCHEDULES)
+# What a function that makes an optimiser takes in order to read a setting.
+_TAKEN = {
+    "learning_rate": "learning_rate",
+    "weight_decay": "weight_decay",
+    "decay_on": "mask",
+    **dict.fromkeys(_COURSE, "learning_rate"),
+}
 OPTIMIZERS = Registry(
     "optimizer",
     {name: f"churn_jax.training.optim:{name}" for name in _BUILT_IN},
@@ -159,6 +182,35 @@ class OptimizerConfig:
     def algorithms(self) -> tuple[str, ...]:
         """The different algorithms of a replica's networks."""
         return tuple(dict.fromkeys(self.member_algorithms)) or (self.name,)
+
+    def unread(self, field: str) -> str:
+        """Why a setting has no effect; empty if it has one."""
+        kinds, schedules = (of.get(field) for of in (_OF_ALGORITHMS, _OF_SCHEDULES))
+        if kinds and not {*kinds} & {*self.algorithms}:
+            return f"it is for {' and '.join(kinds)}; the optimizer is {self.name}"
+        if not {*_BUILT_IN} & {*self.algorithms}:
+            from churn_jax.ensembles.network import parameter_names
+
+            own = OPTIMIZERS.find(self.name)
+            taken = () if hasattr(own, "update") else parameter_names(own)
+            # Built-in ones take the whole `config`.
+            if field in _TAKEN and not {_TAKEN[field], "config"} & {*taken}:
+                what = "it" if _TAKEN[field] == field else f"any {_TAKEN[field]}"
+                return f"the optimizer is not given {what}; set it there"
+        if schedules and self.schedule not in schedules:
+            known = " and ".join(schedules)
+            return f"it is for the schedule {known}; the schedule is {self.schedule}"
+        return ""
+
+
+def check_read(paths: Iterable[str], *optimizers: OptimizerConfig) -> None:
+    """Refuses settings of an optimiser, by path, that none of these reads."""
+    for path in paths:
+        above, _, field = path.rpartition(".")
+        if above.endswith("optimizer"):
+            reasons = [optimizer.unread(field) for optimizer in optimizers]
+            if all(reasons):
+                raise ValueError(f"{field} is not read: {reasons[0]}")
 
 
 @dataclasses.dataclass(frozen=True)

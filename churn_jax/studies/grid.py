@@ -21,7 +21,7 @@ from churn_jax.configuration.codec import replaced
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.configuration.rows import MethodSpec, coefficient_names
 from churn_jax.configuration.study import StudyConfig
-from churn_jax.configuration.training import MeshShape, TrainConfig
+from churn_jax.configuration.training import MeshShape, TrainConfig, check_read
 from churn_jax.lazy import jax
 from churn_jax.methods.base import Method
 
@@ -104,6 +104,7 @@ class Axis:
                 f"{self.method} has no coefficient {self.field!r} that can be swept; "
                 f"it has: {', '.join(known)}{did_you_mean(self.field, known)}"
             )
+        check_read([self.field], spec.config(config.train).optimizer)
         if self.values:
             grid_points(config, self)  # refuses values out of the field's range
             return self

@@ -18,10 +18,14 @@ from churn_jax.configuration.codec import replaced, to_json
 from churn_jax.configuration.network import ModelConfig
 from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig, Update
-from churn_jax.configuration.training import OPTIMIZERS, MeshShape, OptimizerConfig
+from churn_jax.configuration.training import (
+    OPTIMIZERS,
+    MeshShape,
+    OptimizerConfig,
+    check_read,
+)
 from churn_jax.data import Dataset, find_dataset, is_tokens, named
 from churn_jax.ensembles import as_network, from_function
-from churn_jax.ensembles.network import parameter_names
 from churn_jax.methods import ELODI
 from churn_jax.methods.base import Method
 from churn_jax.methods.fields import check_whole
@@ -171,14 +175,9 @@ def study(
         raise ValueError(f"settings name {min(own)}, which has an argument; give that")
     changes |= settings or {}
     train = replaced(recipe.train, changes.items())
-    own = OPTIMIZERS.find(train.optimizer.name)
-    taken = () if hasattr(own, "update") else parameter_names(own)
-    for field in ("learning_rate", "weight_decay"):
-        # Built-in ones take the whole `config`.
-        if f"optimizer.{field}" in changes and not {field, "config"} & {*taken}:
-            raise ValueError(
-                f"{field} is not read: the optimizer is not given it; set it there"
-            )
+    check_read(changes, *(row.config(train).optimizer for row in rows))
+    for row in rows:
+        check_read(dict(row.train), row.config(train).optimizer)
     config = dataclasses.replace(
         recipe,
         train=train,

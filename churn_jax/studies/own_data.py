@@ -226,7 +226,9 @@ def described(chosen: StudyConfig, study: StudyConfig, facts: DataFacts) -> Stud
     for path, value, why in table:
         found = attrgetter(path)(study)
         if not found or (path == "train.augmentation" and still):
-            continue  # such as the rate of a transformation, which has its own
+            continue
+        if path.endswith("learning_rate") and train.optimizer.unread("learning_rate"):
+            continue  # of a transformation, which has its own
         shown = short_name(found) if isinstance(found, str) else found
         if isinstance(found, Augmentation):
             fields = dataclasses.asdict(found).items()

@@ -37,6 +37,24 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
         ("study own --data digits --batch-size -5", "batch_size must be at least 1"),
         ("study digits:tiny --optimizer optax:lionn --dry-run", "did you mean lion"),
         ("study digits:tiny --optimizer optax:lionn", "did you mean lion"),
+        (
+            "study digits --optimizer adam --set train.optimizer.momentum=0.5",
+            "momentum is not read: it is for sgd; the optimizer is adam",
+        ),
+        (
+            "study digits --set train.optimizer.schedule=cosine "
+            "train.optimizer.flat_until=0.2",
+            "flat_until is not read: it is for the schedule flat_then_linear",
+        ),
+        (
+            "study own --data digits --optimizer optax:sgd --learning-rate 0.1 --set "
+            "train.optimizer.weight_decay=0.3",
+            "weight_decay is not read: the optimizer is not given it; set it there",
+        ),
+        (
+            "sweep digits optimizer.weight_decay=0.1 --optimizer optax:sgd",
+            "weight_decay is not read: the optimizer is not given it; set it there",
+        ),
         ("study own", OWN),
         ("sweep", "needs the name of a preset"),
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),

@@ -332,6 +332,8 @@ def test_versions_of_a_model_are_updates(configured):
             {"optimizer": "optax:sgd", "settings": {"optimizer.weight_decay": 0.5}},
             "weight_decay is not read: the optimizer is not given it",
         ),
+        ({"settings": {"optimizer.schedule": "constant"}}, "not given any le"),
+        ({"settings": {"optimizer.momentum": 0}}, "for sgd; the optimizer is"),
         ({"updates": ["ab"]}, "an update is a pair .old, new. of rows.*got 'ab'"),
         ({"updates": [("a", "b")]}, "an update is of 'a', which is not in the study"),
         ({"baseline": "b"}, "unknown method 'b'"),
