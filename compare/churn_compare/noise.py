@@ -240,8 +240,8 @@ def noise_floor(
         raise PredictionsError("a noise floor needs at least two runs; got one")
     whole, notes = sides[0], []
     for side in sides[1:]:
-        whole, said = _with_runs(whole, side, normalize, on_missing, confirm)
-        notes += said
+        rows = Rows(whole, side, on_missing == "intersect", confirm)
+        whole, notes = _with_runs(whole, side, rows, normalize), notes + rows.notes
     joined = join(
         whole,
         whole,
@@ -316,19 +316,14 @@ def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
 
 
 def _with_runs(
-    whole: Table,
-    side: Table,
-    normalize: Normalization,
-    on_missing: str,
-    confirm: Sequence[str],
-) -> tuple[Table, list[str]]:
-    """The runs of both on the examples that both have, and notes about the others."""
+    whole: Table, side: Table, rows: Rows, normalize: Normalization
+) -> Table:
+    """The runs of both on the examples that both have."""
     if side.measures != whole.measures:
         raise PredictionsError(
             f"{side.name} has {', '.join(side.measures)}; {whole.name} has "
             f"{', '.join(whole.measures)}"
         )
-    rows = Rows(whole, side, on_missing == "intersect", confirm)
     both = (whole, rows.old), (side, rows.new)
     for what, same in same_questions(whole, side, rows):
         if differ := int((~same).sum()):
@@ -366,7 +361,7 @@ def _with_runs(
         others=others,
         less=whole.less,
         errored=np.concatenate([of.failed(at) for of, at in both]),
-    ), rows.notes
+    )
 
 
 def _findings(

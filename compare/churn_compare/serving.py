@@ -518,16 +518,14 @@ def _kept_groups(
     net = (old == pair.labels).astype(int) - (new == pair.labels)
     for column, values in {"": predicted, **pair.slices}.items():
         groups, codes = np.unique(values, return_inverse=True)
-        known = tuple(groups.tolist()) if column else ()
+        of = {"column": column, "known": tuple(groups.tolist()) if column else ()}
         lost = np.bincount(codes, net)
         enough = np.bincount(codes, old != new) >= _LEAST
         worst = [g for g in np.argsort(-lost) if lost[g] > 0 and enough[g]]
         most = min(len(worst), _GROUPS, len(groups) - 1)  # all would be the old version
         for count in range(1, most + 1):
             kept = tuple(str(groups[g]) for g in worst[:count])
-            yield Rule(
-                "keep", column=column, groups=kept, class_names=names, known=known
-            )
+            yield Rule("keep", groups=kept, class_names=names, **of)
 
 
 def _served(pair: Pair, scanned: Scanned, rule: Rule, file: Any) -> Pair:

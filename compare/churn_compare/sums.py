@@ -266,13 +266,14 @@ def resampled(
     size = np.bincount(parts.group, minlength=parts.groups).astype(np.float64)
     numbers: dict[str, Statistic] = {}
     columns: dict[str, np.ndarray] = {}  # [G, K] to resample; a mean has one
+    of_rest = left_out(size / size.sum(), max(parts.groups, 2))
     for name, sums in _score_sums(scanned, labels, parts.group, parts.groups):
         total, binned = sums.sum(axis=0), sums.shape[-1] > 1
         sign = np.sign(total) if binned else 1.0
         with np.errstate(invalid="ignore"):  # infinite means have no finite influence
             value = (sign * total).sum(axis=-1) / size.sum()
             moved = (sign * sums).sum(axis=-1) - value * size[:, None, None]
-            moved *= left_out(size / size.sum(), parts.groups)[:, None, None]
+            moved *= of_rest[:, None, None]
         numbers[name] = Statistic(value, moved / size.sum(), float(size.sum()))
         finite = np.all(np.isfinite(sums))
         if finite:
@@ -284,7 +285,7 @@ def resampled(
         if old in numbers and new in numbers:
             numbers[f"{name}_change"] = difference(numbers[old], numbers[new])
     return {
-        name: _ends(name, estimate, drawn.get(name), level, parts.clusters)
+        name: _ends(name, estimate, drawn.get(name), level, parts.clusters, of_rest)
         for name, estimate in numbers.items()
     }
 
@@ -385,6 +386,7 @@ def _ends(
     drawn: np.ndarray | None,
     level: float,
     clusters: int,
+    of_rest: np.ndarray,
 ) -> Interval:
     """BCa interval over examples, widened by runs; symmetric for changes."""
     value, change = estimate.value, name.endswith("_change")
@@ -405,12 +407,10 @@ def _ends(
     # The bias of the calibration error may push the whole interval below the estimate.
     # A gate on an upper end below it would be easier to meet than one on the estimate,
     # so the interval is extended to hold the estimate.
-    of_groups = estimate.of_groups()
+    of_groups = estimate.of_groups() / of_rest  # the bootstrap leaves nothing out
     low, high = bca_ends(value, drawn, of_groups, level)
     below, above = max(value - low, 0.0), max(high - value, 0.0)
-    # The bootstrap's variance is that without the factor N / (N - 1).
-    of_examples = np.sum(np.square(of_groups)) * (1 - 1 / len(of_groups))
-    if of_examples > 0:
+    if (of_examples := np.sum(np.square(of_groups))) > 0:
         stretch = half / (special.ndtri((1 + level) / 2) * np.sqrt(of_examples))
         below, above = below * stretch, above * stretch
     most = _MOST.get(name.partition("_")[0], np.inf)

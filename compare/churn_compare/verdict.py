@@ -256,18 +256,16 @@ def _precision(found: Measured) -> Iterator[str]:
 
 
 def _probabilities(found: Measured) -> Iterator[str]:
-    for version in ("old", "new"):
-        nll = found.quantities.get(f"nll_{version}")
-        if nll is not None and nll.value == float("inf"):
-            yield (
-                f"The {version} version gives some label a probability of 0 or a logit "
-                f"{-UNKNOWN:,.0f} below the highest, so its NLL is infinite."
-            )
-    if (kl := found.quantities.get("kl_divergence")) and kl.value == float("inf"):
+    never = f"a probability of 0 or a logit {-UNKNOWN:,.0f} below the highest"
+    infinite = {n for n, of in found.quantities.items() if of.value == float("inf")}
+    for side in ("old", "new"):
+        if f"nll_{side}" in infinite:
+            start = f"The {side} version gives some label"
+            yield f"{start} {never}, so its NLL is infinite."
+    if "kl_divergence" in infinite:
         yield (
-            "The new version gives some class a probability of 0 or a logit "
-            f"{-UNKNOWN:,.0f} below the highest and the old one does not, so the KL "
-            "divergence is infinite."
+            f"The new version gives some class {never} and the old one does not, so "
+            "the KL divergence is infinite."
         )
     for name, heading, what in (
         ("nll_change", "NLL", "Probabilities of the labels get"),

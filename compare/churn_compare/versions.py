@@ -292,7 +292,8 @@ def find_versions(
         if path is None:
             left.append(entry.name)
             continue
-        name = _stem(entry)
+        lengths = [len(of) for of in ENDINGS if entry.name.lower().endswith(of)]
+        name = entry.name[: len(entry.name) - max(lengths, default=0)]
         known = about_all if entry.is_file() and name in ABOUT_ALL else found
         if name in known:
             raise PredictionsError(
@@ -341,12 +342,6 @@ def _predictions_of(entry: Path) -> Path | None:
     if (entry / INDEX).is_file() or parts_of(entry):  # refused when it is read
         return entry
     return there[0] if there else None
-
-
-def _stem(path: Path) -> str:
-    """The name without an ending."""
-    lengths = [len(end) for end in ENDINGS if path.name.lower().endswith(end)]
-    return path.name[: len(path.name) - max(lengths, default=0)]
 
 
 def _rows_of_study(folder: Path) -> list[str] | None:

@@ -1,5 +1,7 @@
 """Clusters of examples: by hand, by loops in float64, and how they are read."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -46,19 +48,23 @@ def test_the_variance_is_that_of_leaving_clusters_out(runs):
 
 
 def test_intervals_hold_the_truth_if_one_cluster_has_most_examples(rng):
-    clusters, labels, held = (
-        np.repeat(np.arange(21), [100] + 20 * [1]),
-        np.zeros(120),
-        [],
-    )
+    clusters, held = np.repeat(np.arange(21), [100] + 20 * [1]), []
+    top, labels = np.full((1, 120), 0.8, np.float32), np.zeros(120)
     truth = {"churn": 2 * 0.3 * 0.7, "accuracy_gain": 0.0, "nll_change": 0.0}
     for _ in range(60):
         wrong = rng.random((2, 1, 120)) < rng.beta(0.3, 0.7, (2, 1, 21))[..., clusters]
-        top = np.full((1, 120), 0.8, np.float32)
         sides = [ScannedSide(1 * x, top, np.where(x, -1.5, -0.2), x) for x in wrong]
         found = intervals(Scanned(*sides), labels, clusters, resamples=10)
         held.append([found[k].low <= x <= found[k].high for k, x in truth.items()])
     assert np.mean(held, axis=0).min() >= 0.9
+    clusters, wide = np.repeat(np.arange(15), [33] * 3 + 9 * [1] + 3 * [4]), []
+    for _ in range(30):  # a mean varies as much as its difference from a constant
+        wrong = rng.random((1, 120)) < rng.beta(0.3, 0.7, 15)[clusters]
+        old = ScannedSide(1 * wrong, top, np.where(wrong, -1.5, -0.2), wrong)
+        new = dataclasses.replace(old, label_log_prob=np.zeros((1, 120)))
+        found = intervals(Scanned(old, new), labels, clusters, resamples=200)
+        wide.append([found[k].high - found[k].low for k in ("nll_old", "nll_change")])
+    assert np.divide(*np.mean(wide, axis=0)) == pytest.approx(1, abs=0.1)
 
 
 def test_a_part_of_the_examples_is_as_if_there_were_no_others():
