@@ -37,6 +37,8 @@ from churn_compare.result import (
 )
 
 FORMAT = 1  # increased when programs that read the file have to change
+_COMMENT = 65_536  # characters of a comment that GitHub takes
+_REST = "\n\nThe rest is left out: a comment may not be longer; --html has all of it.\n"
 
 
 class Display:
@@ -71,7 +73,10 @@ class Display:
         """The report as Markdown, for a comment on a pull request."""
         document = self.document().at("summary")
         title = document.title.replace("→", "->")
-        return markdown(dataclasses.replace(document, title=title), level=3)
+        text = markdown(dataclasses.replace(document, title=title), level=3)
+        if len(text) > _COMMENT:
+            text = text[: _COMMENT - len(_REST)].rpartition("\n\n")[0] + _REST
+        return text
 
     def _repr_html_(self) -> str:
         """The report as HTML for a notebook."""

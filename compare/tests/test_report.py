@@ -261,6 +261,8 @@ def test_markdown_has_gates_then_sentences_then_every_number(labelled):
     places += map(text.index, said)
     assert places == sorted(places)
     assert "FAIL" not in dataclasses.replace(result, gates=()).markdown()
+    cut = dataclasses.replace(result, notes=("x" * 99 for _ in range(999))).markdown()
+    assert len(cut) <= 65_536 and cut.endswith("--html has all of it.\n")
 
 
 @pytest.mark.parametrize(
