@@ -98,6 +98,10 @@ def test_labels_may_be_called_as_the_old_side_does():
     pair = join(old, new, labels=tabby, class_map={"tabby": "cat"})
     assert pair.class_names == ("cat", "dog")
     assert pair.labels.tolist() == [0] * N
+    new = classes_of("new", ["cat", "hund", "cat"] * 3, labels=["hund"] * N)
+    old = classes_of("old", ["tabby", "dog", "dog"] * 3, labels=["dog"] * N)
+    said = "labels of .* differ .*; the class map does not have dog"
+    refused(said, old, new, class_map={"tabby": "cat"})
 
 
 def test_numbers_as_names_are_names(tmp_path):
