@@ -12,6 +12,7 @@ import numpy as np
 
 from churn_compare.example_ids import PredictionsError, check_choice, some, twice
 from churn_compare.measures import WHOLE, Kind, Measure, Normalization, normalized
+from churn_compare.number_text import counted
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt
@@ -92,6 +93,13 @@ def measures_of(
     for name, kind in common.items():
         if kind not in ("correct", "score", "value"):
             measures.append(_coded(name, kind, old, new, normalize))
+            for side, rows in (old, new) if kind == "answer" else ():
+                blank = arrow.equal(arrow.utf8_trim_whitespace(side.at(rows, name)), "")
+                if empty := arrow.sum(blank).as_py():
+                    notes.append(
+                        f"{side.name} has {counted(empty, 'empty answer')} in column "
+                        f"{name}, compared as given: null in JSON or Parquet is none."
+                    )
             if top is not None and kind == "ranking":
                 measures.append(_first_of(measures[-1], top))
             continue

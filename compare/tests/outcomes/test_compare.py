@@ -294,6 +294,7 @@ def test_a_column_that_differs_between_the_sides_is_named():
     old = {"id": [1, 2, 3], "answer": ["1", "", "nan"], "target": ["1", "", "nan"]}
     new, other = (old | {"target": of} for of in (["1.0", "", "nan"], ["1", "", ""]))
     assert compare_outcomes(old, new)["answer"]["accuracy_new"].value == 1
+    assert "old has 1 empty answer in column ans" in str(compare_outcomes(old, new))
     fails("targets of 1 of 3 examples differ", compare_outcomes, old, other)
 
 
