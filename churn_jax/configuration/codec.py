@@ -110,10 +110,8 @@ def _read(kind: Any, value: Any, path: str, replicas: bool = False) -> Any:
             needed = field.default is field.default_factory is dataclasses.MISSING
             if needed and field.name not in value:
                 raise ValueError(f"{where} lacks {field.name!r}")
-        read = {
-            n: _read(hints[n], v, f"{path}.{n}", replicas) for n, v in value.items()
-        }
-        return kind(**read)
+        parts = ((n, hints[n], v) for n, v in value.items())
+        return kind(**{n: _read(h, v, f"{path}.{n}", replicas) for n, h, v in parts})
     if origin is tuple:
         check(isinstance(value, list), "a list")
         if arms[1:] == (Ellipsis,):
@@ -308,10 +306,8 @@ def _text(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
     if isinstance(value, list) and len(value) > _SHOWN:
-        first = (
-            f"{v:.4g}" if isinstance(v, float) else _text(v) for v in value[:_SHOWN]
-        )
-        return f"[{', '.join(first)}, ... {len(value)} values]"
+        numbers = (f"{v:.4g}" if isinstance(v, float) else v for v in value[:_SHOWN])
+        return f"[{', '.join(map(_text, numbers))}, ... {len(value)} values]"
     if isinstance(value, dict):
         value = value.get("class") or value.get("name") or value
     text = str(value) if value != "" else "''"

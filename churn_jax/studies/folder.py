@@ -350,15 +350,12 @@ def _training_cost(config: StudyConfig, spec: MethodSpec, members: int = 0) -> f
 
 def _passes(config: StudyConfig, spec: MethodSpec) -> int:
     """Passes that answer for all members: one network of MIMO answers for several."""
-
-    def passes(network: str | ModelConfig, size: int) -> int:
+    model, count = spec.model or config.model, 0
+    for network, size in spec.models or ((model, spec.method.members),):
         own = model if isinstance(network, str) else network
         mimo = own.sharing is not None and own.sharing.kind == "mimo"
-        return size // own.heads(size) if mimo and not spec.separate else size
-
-    model = spec.model or config.model
-    networks = spec.models or ((model, spec.method.members),)
-    return sum(passes(*part) for part in networks)
+        count += size // own.heads(size) if mimo and not spec.separate else size
+    return count
 
 
 def _files(config: StudyConfig, spec: MethodSpec) -> str:

@@ -66,9 +66,8 @@ class DataFacts(NamedTuple):
     @property
     def kind(self) -> str:
         """Images, table or tokens."""
-        return (
-            "tokens" if self.tokens else "images" if len(self.shape) == 3 else "table"
-        )
+        untold = "images" if len(self.shape) == 3 else "table"
+        return "tokens" if self.tokens else untold
 
 
 def facts_of(dataset: Dataset | StreamingDataset) -> DataFacts:

@@ -210,19 +210,14 @@ def logits_of(config: StudyConfig, spec: MethodSpec, dataset) -> np.ndarray:
             f"{known} classes; got {runs} runs and {classes} classes"
         )
     rows = rows_of(ids, found.ids)
-    missing = ids[rows < 0]
-    if len(missing):
-        raise PredictionsError(
-            f"{path}: {len(missing)} of {len(ids)} training examples of {spec.name} "
-            f"have no logits, for example {some(missing)}"
-        )
-    other = ids[found.labels[rows] != dataset.train.labels]
-    if len(other):
-        raise PredictionsError(
-            f"{path}: {len(other)} of {len(ids)} training examples of {spec.name} have "
-            f"other labels there, for example {some(other)}; give logits with the "
-            "study's ids, labels and classes"
-        )
+    other = found.labels[rows] != dataset.train.labels
+    for wrong, what in ((rows < 0, "no logits"), (other, "other labels")):
+        if wrong.any():
+            raise PredictionsError(
+                f"{path}: {wrong.sum()} of {len(ids)} training examples of {spec.name} "
+                f"have {what} there, for example {some(ids[wrong])}; give logits with "
+                "the study's ids, labels and classes"
+            )
     logits = np.stack([found.logits[run, rows] for run in range(runs)])
     if not np.all(np.isfinite(logits)):
         raise PredictionsError(f"{path}: logits that teach must be finite")

@@ -74,12 +74,7 @@ class Launch:
         """Refuses rows that learn or start from another row, and rates per replica."""
         check_least("updates", self.updates, 1)
         spec = self.spec
-        rates = spec.config(self.config.train).optimizer
-        if np.ndim(rates.learning_rate) or np.ndim(rates.weight_decay):
-            raise ValueError(
-                "a launch is one run; give one learning_rate and one weight_decay, not "
-                "one per replica"
-            )
+        dataclasses.replace(spec.config(self.config.train), replicas=1, seed_numbers=())
         if spec.method.needs_teacher or spec.taught or spec.start:
             learns = (
                 f"starts from {spec.start}" if spec.start else "learns from a teacher"

@@ -54,9 +54,7 @@ class StudyDisplay(Display):
 
     def start(self, program: Program, finished: bool) -> None:
         """A program begins, or was finished before."""
-        self.begin(
-            program.name, program.label, weight=program.work, finished_before=finished
-        )
+        self.begin(program.name, program.label, weight=program.work, kept=finished)
 
     def update(self, progress: Progress) -> None:
         """Shows the last evaluation; of several rows the mean over them."""
@@ -83,10 +81,8 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
 
     sentences = []
     for update in config.updates:
-        if config.spec(update.new).start:
-            continue
         old, new = config.spec(update.old), config.spec(update.new)
-        if drawn(old) == drawn(new):
+        if not new.start and drawn(old) == drawn(new):
             sentences.append(
                 f"{new.name} replaces {old.name}, and run r of both has the same "
                 "seeds; so that flips are not too few, give one of them others: "

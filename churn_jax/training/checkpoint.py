@@ -78,7 +78,6 @@ class OtherConfiguration(CheckpointError):  # noqa: N818 -- what it is
 class Restored:
     """A checkpoint that was read back."""
 
-    step: int
     tree: PyTree  # with the shardings that were asked for
     meta: dict[str, Any]  # as `save` was given it
     skipped: tuple[str, ...]  # a clause for every newer one that could not be used
@@ -175,7 +174,7 @@ class Checkpoints:
             if newer:
                 any_process(False)  # a barrier: they are put aside
             self._manager.reload()
-            return Restored(step, tree, meta, tuple(skipped))
+            return Restored(tree, meta, tuple(skipped))
         if not steps:
             return None
         raise CheckpointError(
@@ -276,10 +275,7 @@ def identity_of(
 
 def difference(theirs: str, ours: str) -> str:
     """Up to three settings in which two identities differ, and how many more."""
-    try:
-        found = differences(json.loads(theirs), json.loads(ours))
-    except json.JSONDecodeError:
-        found = []
+    found = differences(json.loads(theirs), json.loads(ours))
     return in_words(found) or "unknown settings"
 
 

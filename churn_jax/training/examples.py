@@ -157,6 +157,7 @@ def _check_network(
 
 # Examples per head in a trial batch, unlike any usual size of an image or a layer.
 _ROWS = 7
+_name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
 
 
 @functools.lru_cache(maxsize=4)  # rows of a study share one, given weights included
@@ -181,7 +182,7 @@ def _traced(
         shapes.append(outputs.logits.shape)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             if shards > 1 and DATA in varying_axes(leaf):
-                local.append(jax.tree_util.keystr(path, simple=True, separator="/"))
+                local.append(_name(path))
         return ()
 
     sharded = jax.shard_map(
@@ -206,15 +207,12 @@ def _traced(
 
 def changed_form(before: PyTree, after: PyTree) -> str:
     """The first difference of two trees in shape or dtype; empty if there is none."""
-    old, new = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="/"): (
-                f"{leaf.dtype}{list(leaf.shape)}"
-            )
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        }
-        for tree in (before, after)
-    )
+
+    def forms(tree: PyTree) -> dict[str, str]:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {_name(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
+
+    old, new = forms(before), forms(after)
     for name in old | new:
         was, now = old.get(name, "absent"), new.get(name, "absent")
         if was != now:

@@ -159,16 +159,14 @@ class Feed:
         steps = whole.shape[1] // self.batch
         done = update % steps
         rows = whole[:, done * self.batch : steps * self.batch]
-        keys, of = self._streams.keys, self._streams.of_replica
-        reader = _Reader(
-            self.split, rows, self._layout.places, self.batch, keys, update
-        )
+        streams, places = self._streams, self._layout.places
+        reader = _Reader(self.split, rows, places, self.batch, streams.keys, update)
+        each = 0 if streams.of_replica is None else streams.of_replica
 
         def read():
             for step, block in enumerate(_blocks(reader)):
                 here = rows[:, step * self.batch : (step + 1) * self.batch]
-                labels = self.split.labels[here]
-                labels = labels[0 if of is None else of]
+                labels = self.split.labels[here][each]
                 yield self._layout.place(block), place(labels, self.mesh, self._spec)
 
         return ahead(read(), _PLACED - 1)

@@ -21,8 +21,7 @@ except ImportError:  # Windows
 
 
 _NAME = ".lock"
-# Device and inode of this process's lock files.
-_locked: dict[Path, tuple[int, int]] = {}
+_locked: dict[Path, os.stat_result] = {}  # this process's lock files
 
 
 class FolderInUseError(ValueError):
@@ -37,7 +36,6 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
     file system without locks nothing is locked.
     """
     if folder is not None:
-        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
     if folder is None or fcntl is None or jax.process_index() != 0:
         yield
@@ -54,9 +52,7 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
             who = "another process"
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 held = json.load(file)
-                who = (
-                    f"process {held['process']} on {held['host']} since {held['since']}"
-                )
+                who = "process {process} on {host} since {since}".format_map(held)
             raise FolderInUseError(
                 f"{folder} is in use by {who}; wait until it has finished, stop it, or "
                 "use another output folder"
@@ -72,7 +68,7 @@ def lock_folder(folder: Path | None) -> Iterator[None]:
         json.dump(holder, file)
         file.flush()
         remove_abandoned(folder.rglob(".*.????????.tmp"))
-        _locked[path] = _file_of(os.fstat(file.fileno()))
+        _locked[path] = os.fstat(file.fileno())
         try:
             yield
         finally:
@@ -88,16 +84,12 @@ def check_lock(folder: Path | None) -> None:
     for path, held in list(_locked.items()):
         if folder is None or not Path(folder).resolve().is_relative_to(path.parent):
             continue
-        if not path.exists() or _file_of(path.stat()) != held:
+        if not path.exists() or not os.path.samestat(path.stat(), held):
             raise FolderInUseError(
                 f"{path.parent} was removed, moved or begun anew while this process "
                 "trained into it, so this process stops and writes nothing more; the "
                 "same command starts again, or goes on with what is there now"
             )
-
-
-def _file_of(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def set_aside(out: Path) -> str:

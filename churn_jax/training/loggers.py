@@ -52,8 +52,7 @@ class Logger(Protocol):
     """The protocol of loggers; one object logs the rows of a study in turn.
 
     A logger that raises is left out from then on, also of the later rows of a study,
-    and training goes on without it.
-    Only the first process of several logs.
+    and training goes on without it. Only the first process of several logs.
 
     Example:
         >>> class Printer:
@@ -202,11 +201,8 @@ class CsvLogger:
         if self._path.exists():
             with self._path.open(newline="") as file:
                 rows = [row for row in csv.DictReader(file) if None not in row.values()]
-            self._rows = [
-                row
-                for row in rows
-                if (step := str(row.get("step"))).isdecimal() and int(step) <= run.step
-            ]
+            rows = [row for row in rows if row.get("step", "").isdecimal()]
+            self._rows = [row for row in rows if int(row["step"]) <= run.step]
 
     def log(self, values: Values, step: int) -> None:
         """Adds a row: the file is written whole, so that columns may be added."""
@@ -311,7 +307,6 @@ class MetricsWriter:
     """Appends to `metrics.jsonl`; lines of later steps than `done` are dropped.
 
     It writes in the caller's thread, so that a full disk is an `OSError` of `write`.
-
     Its `note` is a sentence about damaged lines that were left out, or empty.
     """
 

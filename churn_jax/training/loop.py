@@ -216,10 +216,9 @@ class _Loop:
         self.steps_per_call = min(part.steps_per_call for part in session.parts)
         counted = self.steps_per_call > 1
         each = None if counted else 1
-        self.steps = [
-            make_step(part.program, steps_per_call=each) for part in session.parts
-        ]
-        mesh = session.parts[0].program.mesh
+        programs = [part.program for part in session.parts]
+        self.steps = [make_step(one, steps_per_call=each) for one in programs]
+        mesh = programs[0].mesh
         # The last argument of a step that is told how many updates it makes.
         self.count = functools.cache(
             lambda updates: (replicate(np.int32(updates), mesh),) if counted else ()

@@ -5,6 +5,7 @@ A thread writes them, so that they go on while XLA compiles or the data are load
 
 import contextlib
 import dataclasses
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -48,7 +49,6 @@ class _Task:
     weight: float
     work: Work
     found: str = ""
-    finished_before: bool = False
     began: float = dataclasses.field(default_factory=lambda: time.monotonic())
     # When the first work of this launch had been done, and how much was done by then.
     first: tuple[float, float] | None = None
@@ -65,9 +65,7 @@ class _Task:
 
     def share(self, since: float = 0.0) -> float:
         """The share that was done since so much had been."""
-        if not self.work.total:
-            return float(self.finished_before and not since)
-        return (self.work.done - since) / self.work.total
+        return (self.work.done - since) / (self.work.total or math.inf)
 
     def __str__(self) -> str:
         work, now = self.work, time.monotonic()
@@ -78,10 +76,9 @@ class _Task:
         elif work.done:
             parts.insert(0, f"{work.done:,.0f} {work.unit}")
         if self.first and work.total and self.first[1] < work.done < work.total:
-            passed = max(self.seen - self.first[0], 1e-9)
-            speed = (work.done - self.first[1]) / passed
-            left = max((work.total - work.done) / speed - now + self.seen, 0.0)
-            parts.append(f"about {_clock(left)} left")
+            passed, done = self.seen - self.first[0], work.done - self.first[1]
+            left = (work.total - work.done) / done * passed - (now - self.seen)
+            parts.append(f"about {_clock(max(left, 0.0))} left")
         said = ", ".join(parts)
         return f"{said}; {self.found}" if self.found else said
 
@@ -131,21 +128,15 @@ class Display:
         self._expected, self._everything = weight, everything
 
     def begin(
-        self,
-        name: str,
-        label: str = "",
-        *,
-        weight: float = 0.0,
-        finished_before: bool = False,
+        self, name: str, label: str = "", *, weight: float = 0.0, kept: bool = False
     ) -> None:
         """Begins a task with its part of the weight given to `expect`.
 
-        If it was `finished_before`, the display only says so.
+        If it was finished before and is `kept`, the display only says so.
         """
-        work = Work(name, "preparing", 0)
-        task = _Task(label or name, weight, work, finished_before=finished_before)
-        self._tasks[name] = task
-        if finished_before:
+        work = Work(name, "preparing", int(kept), int(kept))
+        self._tasks[name] = task = _Task(label or name, weight, work)
+        if kept:
             self.say(f"{task.label}: finished before, kept")
         else:
             self._task = task

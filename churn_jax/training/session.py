@@ -218,10 +218,7 @@ def _of_networks(
         terms = term_names(of, state, inputs(0), taught, *data)
         state = with_sums(state, terms, mesh)
         parts.append(Part(part, of, state, inputs, steps_per_call))
-    whole = parts[0].state
-    if runs[0] is not run:
-        whole = gatherer(program)(tuple(part.state for part in parts))
-    return Session(
+    session = Session(
         run=run,
         parts=parts,
         program=program,
@@ -231,11 +228,13 @@ def _of_networks(
         teacher=taught,
         start=begun,
         terms=terms,
-        best=init_best(whole, program.mesh),
         steps_per_epoch=steps_per_epoch,
         updates=steps_per_epoch * config.epochs,
         identity=identity_of(run, dataset.fingerprint, teachers, start),
     )
+    whole = session.gathered([part.state for part in parts])
+    session.best = init_best(whole, program.mesh)
+    return session
 
 
 def _of_clicks(run: Run, data) -> Session:

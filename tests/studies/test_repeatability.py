@@ -107,7 +107,7 @@ def test_a_row_is_launched_on_its_own_examples_and_from_no_other_row():
     with pytest.raises(ValueError, match="later starts from baseline; launches"):
         Launch(config, "later")
     rates = replaced(TINY, [("train.optimizer.weight_decay", (0.0, 0.1))])
-    with pytest.raises(ValueError, match="a launch is one run; give one learning_rate"):
+    with pytest.raises(ValueError, match="weight_decay must be one number or 1, one"):
         Launch(replaced(rates, [("train.replicas", 2)]))
     with pytest.raises(ValueError, match="not on a stream or on clicks; got clicks"):
         Launch(preset("clicks:tiny")).opened()

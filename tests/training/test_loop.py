@@ -284,7 +284,7 @@ def test_time_left_follows_from_finished_work_of_this_launch(monkeypatch, capsys
     monkeypatch.setattr(progress, "time", clock)
     shown = Display()
     shown.expect(400.0, "all 4 methods")
-    shown.begin("old", weight=100.0, finished_before=True)
+    shown.begin("old", weight=100.0, kept=True)
     shown.begin("a", "Baseline", weight=100.0)
     for clock.now, doing, done in (
         (0.0, COMPILING, 50),  # half of it was done by an earlier launch

@@ -46,11 +46,8 @@ def paper_rows(
     rows = [MethodSpec("baseline", "Baseline", ERM(), "[reproducibility] Eq. 2")]
 
     def add(name, label, method, equation, teacher=None):
-        rows.append(
-            MethodSpec(
-                name, label, method, f"[reproducibility] {equation}", teacher=teacher
-            )
-        )
+        place = f"[reproducibility] {equation}"
+        rows.append(MethodSpec(name, label, method, place, teacher=teacher))
 
     if entropy is not None:
         add("entropy", "Entropy", MinimumEntropy(alpha=entropy, top_k=top_k), "Eq. 6")
