@@ -229,16 +229,16 @@ def noise_floor(
         (0.167, 0.75)
     """
     check_options(level=level, tolerance=tolerance, regressions=regressions)
-    if any(same_file(a, b) for a, b in itertools.combinations(runs, 2)):
-        said = "two runs are the same file, which cannot differ; name a file of each"
-        settle([Doubt("same-file", said)], confirm)
+    said = "two runs are the same file, which cannot differ; name a file of each"
+    same = any(same_file(a, b) for a, b in itertools.combinations(runs, 2))
+    notes = [*settle([Doubt("same-file", said)] * same, confirm)]
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
     sides = [_read(given, columns, scores, confirm) for given in runs]
     check_used(None, sides, columns)
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("a noise floor needs at least two runs; got one")
-    whole, notes = sides[0], []
+    whole, notes = sides[0], notes + [note for side in sides for note in side.notes]
     for side in sides[1:]:
         rows = Rows(whole, side, on_missing == "intersect", confirm)
         whole, notes = _with_runs(whole, side, rows, normalize), notes + rows.notes
@@ -296,7 +296,7 @@ def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
     both = [dataclasses.replace(side, kind="classes", **decided)] * 2
     pair = join(*both, confirm=confirm)
     doubts = class_doubts(dataclasses.replace(pair, old=side, new=side), scan(pair))
-    settle(dict.fromkeys(doubts), confirm)
+    said = settle(dict.fromkeys(doubts), confirm)
     texts = arrow.array(names).take(arrow.array(np.asarray(predicted).reshape(-1)))
     target = None
     if side.labels is not None:
@@ -310,6 +310,7 @@ def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
         measures={"prediction": "label"},
         columns={"prediction": texts},
         target=target,
+        notes=(*side.notes, *said),
         account=side.account,
         others=side.others,
     )
@@ -376,7 +377,7 @@ def _findings(
     if measure.kind == "label" and (R := len(runs)) > 2:  # networks: all examples share
         shared = PerExample(differ, ((),))  # a run, and another may shift them all
         of_pairs = dict(zip(pairs, apart))
-        of_runs = between_runs(lambda *pair: of_pairs[pair], R, R, shared)
+        of_runs = between_runs(lambda r, s: of_pairs[r, s], R, R, shared)
         changes = of_runs[0]["old"]
         counts = changes.runs[0][0].sums
         rest = counts.sum(axis=0) == 2 * counts  # agree without this run

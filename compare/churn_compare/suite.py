@@ -305,11 +305,12 @@ def _files(
     found: dict[str, Path] = {}
     left: list[str] = []
     tables: set[Path] = set()
+    files = {n: Path(of.file) for n, of in rules.items() if of.file}
+    by_path = {n for n, file in files.items() if (folder / file).exists()}
     for path in sorted(folder.rglob("*")):
         inside, lower = path.relative_to(folder), path.name.lower()
-        if any(part.startswith(".") for part in inside.parts):
-            continue
-        if not tables.isdisjoint(path.parents):
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if hidden or not tables.isdisjoint(path.parents):
             continue
         if table := path.is_dir() and _one_table(path):
             tables.add(path)
@@ -324,9 +325,8 @@ def _files(
             skipped = True
             with contextlib.suppress(PredictionsError):
                 skipped = reader_of(path) is None
-        files = {n: Path(of.file) for n, of in rules.items() if of.file}
-        same = inside, Path(path.name)
-        named = [n for n, file in files.items() if file in same]
+        here = {True: inside, False: Path(path.name)}
+        named = [n for n, file in files.items() if file == here[n in by_path]]
         # A benchmark with a file has no other, though one may be called like it.
         if name not in files and not skipped and (name in rules or not named):
             named.append(name)

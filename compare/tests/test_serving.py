@@ -172,6 +172,8 @@ def test_what_is_refused():
     assert "Validation: Confirmed: old is right on" in text
     fails(said, size, *shifted)
     fails(said, noise_floor, *shifted)
+    floor = noise_floor(*shifted, confirm="below-chance")
+    assert "Confirmed: predictions is right on" in floor.notes[0]
     turned = [of | {"class_names": [*"abcde"[::s]]} for of, s in zip(test, (1, -1))]
     turned = [of | {"labels": np.array([*"abcde"])[of["labels"]]} for of in turned]
     said = "same order in both .* add a column prediction to both and --kind classes"

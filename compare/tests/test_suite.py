@@ -145,8 +145,7 @@ def test_a_benchmark_without_labels_or_gates_is_not_judged(tmp_path):
 def test_one_file_may_serve_several_benchmarks(tmp_path):
     sides = folders(tmp_path)
     for side in sides:
-        columns = {"id": range(9), "acc": np.arange(9.0), "seconds": np.ones(9)}
-        csv_file(side / "a.csv", **columns)
+        csv_file(side / "a.csv", id=range(9), acc=np.arange(9.0), seconds=np.ones(9))
     names = {"acc": "a.csv", "seconds": "a.csv", "a": None}
     rules = {name: Rules(file=file, score="acc") for name, file in names.items()}
     found = compare_suite(*sides, suite=Suite(rules))
@@ -158,8 +157,8 @@ def test_a_benchmark_with_a_file_has_no_other(tmp_path):
     for side, right in zip(sides, (1, 0)):
         (side / "sub").mkdir()
         csv_file(side / "mmlu.csv", id=range(30), correct=[1] * 30)
-        csv_file(side / "sub" / "mmlu.csv", id=range(30), correct=[right] * 30)
-        csv_file(side / "mmlu_5.csv", id=range(30), correct=[right] * 30)
+        for name in ("sub/mmlu.csv", "mmlu_5.csv"):
+            csv_file(side / name, id=range(30), correct=[right] * 30)
     for file, p, left in (
         ("mmlu_5.csv", 2**-29, ["mmlu.csv", "sub/mmlu.csv"]),
         ("./sub/mmlu.csv", 2**-29, ["mmlu.csv"]),
@@ -172,7 +171,11 @@ def test_a_benchmark_with_a_file_has_no_other(tmp_path):
         assert found.left_out == tuple(f"{s.name}/{of}" for s in sides for of in left)
         if p is None:
             assert first.missing == "mmlu_6.csv is missing in old and in new"
-    two = Suite({"arc": Rules(file="mmlu.csv")})
+    two = Suite({"arc": Rules(file="mmlu.csv")})  # in the folder itself
+    assert compare_suite(*sides, suite=two).benchmarks[0].adjusted_p == (1,)
+    for side in sides:
+        (side / "more").mkdir()
+        (side / "mmlu.csv").rename(side / "more" / "mmlu.csv")
     fails("both called 'arc'; .* with its folders", compare_suite, *sides, suite=two)
 
 

@@ -73,9 +73,8 @@ def test_changes_are_those_between_any_two_runs():
         (runs("ba", "ba"), [("1", "b", "a", 2 / 3), ("2", "a", "b", 2 / 3)]),
     ):
         found = compare_outcomes(old, new)["answer"]
-        assert found["share_changed"].value == pytest.approx(
-            np.mean([c[3] for c in changes])
-        )
+        share = np.mean([change[3] for change in changes])
+        assert found["share_changed"].value == pytest.approx(share)
         assert found.changes_total == 2
         listed = [(c.id, c.old, c.new, pytest.approx(c.fall)) for c in found.changes]
         assert listed == changes

@@ -324,18 +324,14 @@ def test_slices_are_text_and_few(tmp_path):
             "zone": ["ä", "", ""] * 3,
         }
     dates = ["2024-01-01", "2024-02-01T10:00:00.5", "2024-03-01"]
-    typed = {
-        "value": [1.0, 2.5, 1e10] * 3,
-        "open": [True, False, True] * 3,
-        "day": np.array(dates * 3, "datetime64[ns]"),
-        "zone": ["é", "b", "c"] * 3,
+    times = [dates[0], "2024-02-01 10:00:00.500", dates[2] + " 00:00:00"]
+    forms = {
+        "value": ([1.0, 2.5, 1e10], ["1.0", "2.5", "10000000000.00"]),
+        "open": ([True, False, True], ["True", "FALSE", "true"]),
+        "day": (np.array(dates, "datetime64[ns]"), times),
+        "zone": (["é", "b", "c"], ["e\u0301", " b", "c\t"]),
     }
-    text = {
-        "value": ["1.0", "2.5", "10000000000.00"] * 3,
-        "open": ["True", "FALSE", "true"] * 3,
-        "day": [dates[0], "2024-02-01 10:00:00.500", dates[2] + " 00:00:00"] * 3,
-        "zone": ["e\u0301", " b", "c\t"] * 3,
-    }
+    typed, text = ({n: np.tile(of[i], 3) for n, of in forms.items()} for i in (0, 1))
     a, b = (join(old, new, slices=of).slices for of in (typed, text))
     assert a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
     assert {*a["value"], *a["open"]} == {"1", "2.5", "10000000000", "true", "false"}
