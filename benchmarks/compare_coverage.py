@@ -352,15 +352,9 @@ def cells_pooled() -> Iterator[Cell]:
     sizes = (40,) * 3, (200,) * 3, (40,) * 10, (20, 50, 100, 500, 1000)
     every_size = (*itertools.product(sizes, (0.02, 0.1)), ((100,) * 57, 0.005))
     # Each has its own gain; or the smallest has one that it may not show.
-    parts = [
-        (of, flips, flips * (np.arange(len(of)) % 3) / 2) for of, flips in every_size
-    ]
-    for size, gain in (
-        ((2000, 10), 0.08),
-        ((2000, 30), 0.04),
-        ((1000,) * 3 + (20,), 0.06),
-    ):
-        parts.append((size, 0.02, np.append(np.zeros(len(size) - 1), gain)))
+    parts = [(of, x, x * (np.arange(len(of)) % 3) / 2) for of, x in every_size]
+    small = ((2000, 10), 0.08), ((2000, 30), 0.04), ((1000,) * 3 + (20,), 0.06)
+    parts += [(of, 0.02, np.eye(len(of))[-1] * gain) for of, gain in small]
     for size, flips, gain in parts:
         group = np.repeat(np.arange(len(size)), size)
         labels, of = np.zeros(len(group), np.int64), coded(group.astype(str))
@@ -396,17 +390,6 @@ def sampled(N: int, *strata: tuple[int, np.ndarray, np.ndarray]) -> Sampled:
     return Sampled(N, tuple(found), 0.95)
 
 
-def hits(drawn: Sampled, *flips: tuple[float, float]) -> list[bool]:
-    """True if the interval of these examples, or of new ones, holds the true number."""
-    found = []
-    for population, (w, b) in enumerate(flips):
-        for name, true in zip(NAMES, (w, b, b - w)):
-            ends = ends_of(drawn, name, population=bool(population))
-            slack = 1e-12 * (population == 0)
-            found.append(ends.low - slack <= true <= ends.high + slack)
-    return found
-
-
 # Changed examples of 10,000, the share of them that gets worse, and labels, by stratum.
 BY = (
     ((1000, 0.05, 20), (40, 0.25, 20)),
@@ -423,45 +406,41 @@ def cells_labels() -> Iterator[Cell]:
     """Flips by the labels of a part of the changed examples, and a look after each."""
     fates = ((0.1, 0.3), (0.4, 0.5), (0.8, 0.1))
     sizes = (200, 2000, 20_000), (0.005, 0.04, 0.2), fates, (10, 50, 200, 10**9)
-    for N, churn, (lost, gained), labels in itertools.product(*sizes):
-        if N * churn <= labels < 10**9:
-            continue
+    cells: list[tuple[str, int, list]] = []
+    for N, churn, fate, labels in itertools.product(*sizes):
+        if labels < min(N * churn, 10**9) or labels == 10**9:
+            what = f"{fate[0]:g} and {fate[1]:g}, {labels if labels < 10**9 else 'all'}"
+            label = f"{N}, {100 * churn:g} %, {what}"
+            cells.append((label, N, [(N * churn, *fate, labels)]))
+    for of in BY:
+        named = {f"{n} of {M}, {100 * p:g} %": (M, p, n) for M, p, n in of}
+        label = " + ".join(f"{of.count(one)} x {name}" for name, one in named.items())
+        cells.append((label, 10_000, [(M, p, 0.1, n) for M, p, n in of]))
+    for label, N, strata in cells:
 
-        def trial(rng, number, of=(N, churn, lost, gained, labels)):
-            N, churn, lost, gained, labels = of
-            rows, fate = np.flatnonzero(rng.random(N) < churn), rng.random(N)
-            if not len(rows):
+        def trial(rng, number, N=N, strata=strata):
+            drawn, here, there = [], np.zeros(2), np.zeros(2)
+            for changed, lost, gained, labels in strata:
+                fate = rng.random(rng.binomial(N, changed / N))
+                worse, better = 1.0 * (fate < lost), 1.0 * (fate >= 1 - gained)
+                here += np.array([worse.sum(), better.sum()]) / N
+                there += np.array([lost, gained]) * changed / N
+                if len(fate):
+                    drawn.append((len(fate), worse[:labels], better[:labels]))
+            if not drawn:
                 return [np.nan] * 7
-            worse = 1.0 * (fate[rows] < lost)
-            better = (fate[rows] >= lost) * 1.0 * (fate[rows] < lost + gained)
-            drawn = sampled(N, (len(rows), worse[:labels], better[:labels]))
-            here = worse.sum() / N, better.sum() / N
-            found = hits(drawn, here, (churn * lost, churn * gained))
-            low, high = confidence_sequence(worse[: min(labels, 400)], len(rows), 0.95)
+            found = []
+            for new, (w, b) in enumerate((here, there)):  # these examples, new ones
+                for name, true in zip(NAMES, (w, b, b - w)):
+                    ends = ends_of(sampled(N, *drawn), name, population=bool(new))
+                    slack = 1e-12 * (not new)
+                    found.append(ends.low - slack <= true <= ends.high + slack)
+            if len(strata) > 1:
+                return [*found, np.nan]
+            low, high = confidence_sequence(worse[: min(labels, 400)], len(fate), 0.95)
             return [*found, low - 1e-12 <= worse.mean() <= high + 1e-12]
 
-        count = "all" if labels == 10**9 else labels
-        yield f"{N}, {100 * churn:g} %, {lost:g} and {gained:g}, {count}", trial
-    for strata in BY:
-
-        def by(rng, number, strata=strata, N=10_000):
-            drawn, here, there = [], np.zeros(2), np.zeros(2)
-            for changed, lost, labels in strata:
-                fate = rng.random(rng.binomial(N, changed / N))
-                worse, better = 1.0 * (fate < lost), 1.0 * (fate > 0.9)
-                here += np.array([worse.sum(), better.sum()]) / N
-                there += np.array([lost, 0.1]) * changed / N
-                drawn.append((len(fate), worse[:labels], better[:labels]))
-            return [*hits(sampled(N, *drawn), here, there), np.nan]
-
-        parts = {of: strata.count(of) for of in strata}
-        yield (
-            " + ".join(
-                f"{count} x {n} of {M}, {100 * p:g} %"
-                for (M, p, n), count in parts.items()
-            ),
-            by,
-        )
+        yield label, trial
 
 
 def cells_deciding() -> Iterator[Cell]:
