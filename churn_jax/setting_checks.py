@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Collection
 from typing import Any
 
@@ -24,6 +25,13 @@ def check_share(what: str, value: float) -> None:
     """Refuses a share that is not in `[0, 1)`."""
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{what} must be at least 0 and below 1; got {value}")
+
+
+def check_minutes(what: str, minutes: float | None) -> None:
+    """Refuses a time limit that is not a positive number; None is no limit."""
+    number = isinstance(minutes, numbers.Real) and not isinstance(minutes, bool)
+    if minutes is not None and not (number and 0 < minutes < math.inf):
+        raise ValueError(f"{what} must be a positive number; got {minutes!r}")
 
 
 def check_none(who: str, *mistakes: tuple[Any, str]) -> None:

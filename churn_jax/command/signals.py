@@ -5,7 +5,6 @@ one ends the process. Elsewhere the first one ends it.
 """
 
 import contextlib
-import math
 import os
 import signal
 import threading
@@ -16,12 +15,6 @@ from churn_compare.command_line import SIGNALS, name_of_signal
 
 # Exit code of a command that `--minutes` ended before its work was done.
 NOT_FINISHED = 3
-
-
-def check_minutes(minutes: float | None) -> None:
-    """Refuses a time limit that is not a positive number."""
-    if minutes is not None and not (math.isfinite(minutes) and minutes > 0):
-        raise ValueError(f"--minutes must be a positive number; got {minutes:g}")
 
 
 class Stopping:

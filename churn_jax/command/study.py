@@ -22,7 +22,7 @@ from churn_jax.command.options import (
     study_of,
 )
 from churn_jax.command.run import run_command, show_report
-from churn_jax.command.signals import check_minutes
+from churn_jax.setting_checks import check_minutes
 from churn_jax.training.loggers import as_loggers
 
 
@@ -58,7 +58,7 @@ def read_study(argv: Sequence[str]) -> tuple[Any, Arguments]:
     if options.list:
         return None, options
     config = study_of(options, "study")
-    check_minutes(options.minutes)
+    check_minutes("--minutes", options.minutes)
     as_loggers(options.log)
     only = options.only
     if only and options.method:  # a row that is named by --method is asked for

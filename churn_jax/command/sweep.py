@@ -19,7 +19,7 @@ from churn_jax.command.options import (
     study_of,
 )
 from churn_jax.command.run import run_command
-from churn_jax.command.signals import check_minutes
+from churn_jax.setting_checks import check_minutes
 from churn_jax.training.loggers import as_loggers
 
 
@@ -82,7 +82,7 @@ def sweep(argv: Sequence[str]) -> int:
         return print_list(options)
     from churn_jax.studies.grid import Axis, numbers
 
-    check_minutes(options.minutes)
+    check_minutes("--minutes", options.minutes)
     as_loggers(options.log)
     if "train.replicas" in dict(assignments(options)[0]):
         raise ValueError("the runs per value of a sweep are --seeds")
@@ -90,6 +90,14 @@ def sweep(argv: Sequence[str]) -> int:
     if values and all("=" in word for word in options.axes):
         raise ValueError("--values is for an axis without values; each has its own")
     axes = [Axis.parse(word, config, values) for word in options.axes]
+    given, rows = dict(assignments(options)[1]), [axis.method for axis in axes]
+    for word, axis in zip(options.axes, axes, strict=True):
+        # A grid without values is around what is given; points of another one have it.
+        valued = values or "=" in word
+        if valued and axis.path in given and rows.count(axis.method) == 1:
+            raise ValueError(
+                f"{axis.path} is swept, and --set gives it, too; leave one out"
+            )
     assert options.out is not None
 
     def train(**told):

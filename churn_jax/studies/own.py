@@ -31,6 +31,7 @@ from churn_jax.methods.base import Method
 from churn_jax.methods.fields import check_whole
 from churn_jax.models import MODELS
 from churn_jax.reports.quantities import DEFAULT_COLUMNS, column_name
+from churn_jax.setting_checks import check_minutes
 from churn_jax.studies.folder import read_study
 from churn_jax.studies.grid import Program
 from churn_jax.studies.own_data import data_facts, described, own_study
@@ -117,7 +118,7 @@ def study(
         fresh: True to move what is in the folder aside and start again.
         loggers: where metrics go in addition to the folder, see
             `churn_jax.training.LOGGERS`.
-        minutes: time limit, after which it saves and returns, finished or not.
+        minutes: time limit above 0, after which it saves and returns, finished or not.
         show_progress: show one line on a terminal, and elsewhere one every few seconds;
             otherwise only notes on what is missing or goes wrong.
 
@@ -142,6 +143,7 @@ def study(
         ...     list(result.predictions), result.finished
         (['baseline', 'co-distilled'], True)
     """
+    check_minutes("minutes", minutes)
     cut = {"validation": validation, "train_size": train_size}
     where, held = _data(data, {k: v for k, v in cut.items() if v is not None})
     facts = data_facts(where)
@@ -161,7 +163,12 @@ def study(
     if learning_rate is not None:
         changes["optimizer.learning_rate"] = learning_rate
     rows = tuple(row.with_networks(made) for row in _rows(methods)) or recipe.methods
-    by_label = {row.label: row.name for row in rows}
+    labels = [row.label for row in rows]
+    if twice := {label for label in labels if label and labels.count(label) > 1}:
+        raise ValueError(
+            f"two rows are labelled {min(twice)!r}; give each a label of its own"
+        )
+    by_label = dict(zip(labels, (row.name for row in rows)))
     names = [row.name for row in rows]
     first = "baseline" if "baseline" in names else names[0]
     given = (*(columns or DEFAULT_COLUMNS), *metrics) if columns or metrics else ()
@@ -264,6 +271,7 @@ class StudyResult:
             ValueError: the network, the data or the optimiser were Python objects of
                 another process.
         """
+        check_minutes("minutes", minutes)
         stop = threading.Event()
         clock = threading.Timer(60 * (minutes or 0.0), stop.set)
         clock.daemon = True

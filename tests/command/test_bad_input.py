@@ -73,6 +73,10 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "sweep digits codistill_skl.beta=0.1 codistill_skl.beta=0.1,0.3",
             "codistill_skl.beta is named twice",
         ),
+        (
+            "sweep digits codistill_skl.beta=0.1 --set codistill_skl.beta=0.3",
+            "codistill_skl.beta is swept, and --set gives it, too; leave one out",
+        ),
         ("sweep own", OWN),
         ("plan", "plan needs the name of a preset"),
         ("plan zzz", "unknown preset 'zzz'; known: digits"),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import threading
 from functools import partial
 
 import jax
@@ -120,14 +121,16 @@ def test_a_study_of_objects_has_its_table_figures_predictions_and_report(whole):
 
 
 @pytest.mark.slow
-def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole):
+def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole, monkeypatch):
     before = json.loads((whole.out / "study.json").read_text())
     train(whole.out, model=Net(24), optimizer=lion())
     after = json.loads((whole.out / "study.json").read_text())
     assert before["methods"] == after["methods"]
     changed = {"baseline": ERM(), "two, beta 0.5": Codistillation(beta=0.9)}
     shutil.copytree(whole.out, whole.out.parent / "changed")
-    stopped = train(whole.out.parent / "changed", methods=changed, minutes=0)
+    with monkeypatch.context() as patch:  # the clock is over before the first update
+        patch.setattr(threading.Timer, "start", threading.Timer.run)
+        stopped = train(whole.out.parent / "changed", methods=changed, minutes=1e-9)
     assert not stopped.finished and whole.finished
     assert (
         "two, beta 0.5 has results of earlier settings" in stopped.report().read_text()
@@ -316,7 +319,10 @@ def test_versions_of_a_model_are_updates(configured):
         ({"methods": {"a": 3}}, "a row is a method of churn_jax.methods.*got 3"),
         ({"methods": {"a": "ERN"}}, "unknown method 'ERN'.*did you mean ERM"),
         ({"methods": [Codistillation(beta="1")]}, "methods.codist.*a number; got '1"),
-        ({"methods": [ERM(), ERM()]}, "two methods have one name: erm, erm"),
+        ({"methods": [ERM(), ERM()]}, "two rows are labelled 'ERM'; give each a label"),
+        ({"methods": {"a b": ERM(), "a-b": ERM()}}, "two methods have one name: a-b,"),
+        ({"minutes": "1"}, "^minutes must be a positive number; got '1'"),
+        ({"minutes": 0}, "^minutes must be a positive number; got 0"),
         ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
         ({"model": 3}, "3 cannot be registered as a network"),
         ({"model": Nnx(10, rngs=nnx.Rngs(0))}, "has its weights already"),
