@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from churn_compare.array_files import replace_file
-from churn_jax.data.sources import read_uncut
+from churn_jax.data.sources import is_tfds, read_uncut
 from churn_jax.data.splits import DataError, Split, first_line
 
 
@@ -63,6 +63,11 @@ def prepare(
     name = name.removeprefix("tfds:")
     if name == "digits":
         raise DataError("digits are in the package and need no preparation")
+    if not is_tfds(name):
+        raise DataError(
+            f"{name} is no TFDS set and needs no preparation: give it to a study as "
+            "--data, or write its images to one file with --out FILE.npz"
+        )
     if manual_dir is not None and not pathlib.Path(manual_dir).is_dir():
         raise DataError(f"the manual_dir {manual_dir} is not a folder")
     builder = make_builder(name, data_dir)

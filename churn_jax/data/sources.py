@@ -349,6 +349,13 @@ def is_object(name: str) -> bool:
     return bool(known) or (":" not in name and name in DATASETS)
 
 
+def is_tfds(name_or_path: str | Path) -> bool:
+    """True if a source is looked up among the sets of TFDS."""
+    name = str(name_or_path)
+    ours = isinstance(name_or_path, Path) or name == "digits" or name.endswith(".npz")
+    return not (ours or is_text_folder(name) or is_object(name))
+
+
 def _read_object(name: str, text: TextOptions) -> Uncut:
     """The splits of an object by its name, with texts of the length of `text`."""
     if _OBJECT.fullmatch(name):

@@ -16,7 +16,7 @@ from churn_jax.data.records import (
     StreamingDataset,
     stream_fingerprint,
 )
-from churn_jax.data.sources import is_object
+from churn_jax.data.sources import is_tfds
 from churn_jax.data.splits import (
     ChannelStatistics,
     DataError,
@@ -24,7 +24,6 @@ from churn_jax.data.splits import (
     check_ids,
     check_labels,
 )
-from churn_jax.data.text import is_text_folder
 
 # Of the training set of ImageNet on the 0..1 scale, as published with most networks.
 IMAGENET_STATISTICS = ChannelStatistics(
@@ -55,11 +54,9 @@ def is_streaming(
         >>> is_streaming("imagenet2012"), is_streaming("digits")
         (True, False)
     """
-    name = str(name_or_path)
-    in_memory = isinstance(name_or_path, pathlib.Path) or name == "digits"
-    if in_memory or name.endswith(".npz") or is_text_folder(name) or is_object(name):
+    if not is_tfds(name_or_path):
         return False
-    name = name.removeprefix("tfds:")
+    name = str(name_or_path).removeprefix("tfds:")
     if name.split("/")[0].split(":")[0] in _LARGE:
         return True
     from churn_jax.data.tfds_source import image_size, make_builder

@@ -112,5 +112,8 @@ def test_what_goes_wrong_while_preparing_is_one_sentence(tmp_path):
         prepare("mnits", data_dir=tmp_path)
     with pytest.raises(DataError, match="digits are in the package"):
         prepare("digits")
+    for name in ("none.npz", "module:function"):
+        with pytest.raises(DataError, match=f"{name} is no TFDS set.*--out FILE.npz"):
+            prepare(name)
     with pytest.raises(DataError, match="nowhere is not a folder"):
         prepare("mnist", data_dir=tmp_path, manual_dir=tmp_path / "nowhere")
