@@ -22,7 +22,7 @@ from churn_jax.data import Augmentation
 from churn_jax.methods.fields import check_whole
 from churn_jax.registry import is_own
 from churn_jax.setting_checks import check_least
-from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs
+from churn_jax.studies.inputs import DataFacts, check_read, facts_of, load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
 
 _SMALL, _LARGE = 12, 80  # sides of images: an MLP below, a ResNet for 224 pixels above
@@ -104,7 +104,10 @@ def data_facts(data: DataConfig) -> DataFacts:
             "folder with train.csv and test.csv of texts, or package.module:function "
             "of a function that returns a data set"
         )
-    return facts_of(load_inputs(data, data.train_size).dataset)
+    facts = facts_of(load_inputs(data, data.train_size).dataset)
+    # Not of every study: the tiny form of a preset has it for images of any kind.
+    check_read(data, facts.streamed, "images of various sizes", "image_size")
+    return facts
 
 
 def unknown() -> StudyConfig:

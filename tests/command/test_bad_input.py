@@ -55,6 +55,18 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "sweep digits optimizer.weight_decay=0.1 --optimizer optax:sgd",
             "weight_decay is not read: the optimizer is not given it; set it there",
         ),
+        (
+            "study own --data digits --set data.image_size=4",
+            "data.image_size is for images of various sizes, which digits is not",
+        ),
+        (
+            "study own --data digits --set data.vocabulary=x",
+            "data.vocabulary is for texts, which digits is not; leave it out",
+        ),
+        (
+            "study digits:tiny --manual-dir none --dry-run",
+            "data.manual_dir is for TFDS sets, which digits is not; leave it out",
+        ),
         ("study own", OWN),
         ("sweep", "needs the name of a preset"),
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),
