@@ -249,14 +249,15 @@ def compare_pair(
         curves=curves,
         notes=(*pair.old.notes, *pair.new.notes, *notes, *_notes(pair, scanned), *said),
         equivalent=margin,
-        read=(*_read(pair), *pair.read, *_decided(pair, scanned)),
+        read=(*read_lines(pair), *_decided(pair, scanned)),
     )
     return dataclasses.replace(result, gates=judge(gates, result))
 
 
-def _read(pair: Pair) -> tuple[str, ...]:
-    """Lines on what was read of both sides."""
-    return account_lines([(side.name, side.account) for side in (pair.old, pair.new)])
+def read_lines(pair: Pair) -> tuple[str, ...]:
+    """Lines on what was read of both sides and of separate labels."""
+    sides = [(side.name, side.account) for side in (pair.old, pair.new)]
+    return (*account_lines(sides), *pair.read)
 
 
 def _decided(pair: Pair, scanned: Scanned) -> list[str]:
@@ -444,7 +445,7 @@ def compare_outcomes(
         measures=tuple(measures),
         gates=judge_measures(wanted, measures),
         notes=(*joined.notes, *same, *useless),
-        read=(*_read(joined), *directions(joined.measures)),
+        read=(*read_lines(joined), *directions(joined.measures)),
     )
 
 

@@ -167,8 +167,7 @@ def _equal_versions(x: np.ndarray, A: int, of_examples: float) -> Uncertainty:
     if min(A, B) > 1:
         pairs = np.array(list(itertools.combinations(range(R), 2)))
         design = np.zeros((len(pairs), R + 1))
-        design[np.arange(len(pairs)), pairs[:, 0]] = 1
-        design[np.arange(len(pairs)), pairs[:, 1]] = 1
+        np.put_along_axis(design, pairs, 1, axis=1)
         design[:, R] = (pairs[:, 0] < A) & (pairs[:, 1] >= A)
         y = x[pairs[:, 0], pairs[:, 1]]
         left = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import optimize, special
 
-from churn_compare.comparison import compare_pair
+from churn_compare.comparison import compare_pair, read_lines
 from churn_compare.display import CompareResult, Display
 from churn_compare.documents import Document, Section, Table, Text
 from churn_compare.estimates import all_examples
@@ -22,7 +22,7 @@ from churn_compare.gates import Gating, as_gates, check_share, limit_of, waivers
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
-from churn_compare.reading.account import account_lines, settle
+from churn_compare.reading.account import settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import read_pair
 from churn_compare.reading.labels import as_names
@@ -347,20 +347,14 @@ def repair(
             "the validation files are the test files; a rule must be tested on other "
             "examples"
         )
+    both = "the validation and the test predictions"
     if chosen_on.scored != test.scored:
-        raise PredictionsError(
-            "scores must be in both the validation and the test predictions, or in "
-            "neither"
-        )
+        raise PredictionsError(f"scores must be in both {both}, or in neither")
     classes = [(of.classes, of.class_names) for of in (chosen_on, test)]
     if chosen_on.scored and classes[0] != classes[1]:
-        raise PredictionsError(
-            "the validation and the test predictions have different classes"
-        )
+        raise PredictionsError(f"{both} have different classes")
     confirm, found = reading.get("confirm", ()), scan(chosen_on)
     said = settle(class_doubts(chosen_on, found), confirm)
-    sides = chosen_on.old, chosen_on.new
-    lines = (*account_lines([(s.name, s.account) for s in sides]), *chosen_on.read)
     rule, candidates = _choose(chosen_on, found, allowed)
     shared: dict = {"gates": wanted, "waivers": waivers_of(gates, waivers)}
     shared |= {"level": level, "confirm": confirm}
@@ -376,9 +370,9 @@ def repair(
     flips = numbers.gain, numbers.better, numbers.worse
     gain, better, worse = (of.without(was_wrong) for of in flips)
     avoided = every.gain(gain, better, worse)
-    both = float(rule.kind in ("blend", "surer"))
+    two = float(rule.kind in ("blend", "surer"))
     if rule.kind == "keep" and not rule.column:
-        both = float(np.mean(_kept(rule, before.new.predicted[0], None)))
+        two = float(np.mean(_kept(rule, before.new.predicted[0], None)))
     return RepairResult(
         rule=rule,
         candidates=candidates,
@@ -387,9 +381,9 @@ def repair(
         flips_avoided=avoided.of(0),
         accuracy_change=numbers.change(every).of(0),
         p=float(numbers.p(every)[0]),
-        both=both,
+        both=two,
         validation=chosen_on.examples,
-        notes=(*lines, *chosen_on.notes, *said),
+        notes=(*read_lines(chosen_on), *chosen_on.notes, *said),
     )
 
 

@@ -351,14 +351,13 @@ def _one_table(folder: Path) -> bool:
 
 
 def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
-    score = rules.score
-    if score is None and rules.lower_is_better:
-        raise GateError("lower-is-better is for a score; name it")
-    if score is None and not has_outcomes(old):
-        shared = {key: of for key, of in shared.items() if key != "errors"}
+    if (score := rules.score) is None:
+        if rules.lower_is_better:
+            raise GateError("lower-is-better is for a score; name it")
+        if has_outcomes(old):
+            return compare_outcomes(old, new, gates=rules.gates, **shared)
+        del shared["errors"]  # is for outcomes
         return compare(old, new, gates=rules.gates, **shared)
-    if score is None:
-        return compare_outcomes(old, new, gates=rules.gates, **shared)
     settle(same_file(old, new), shared["confirm"])
     less = [score] * bool(rules.lower_is_better)
     sides: list = []

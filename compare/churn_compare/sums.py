@@ -133,23 +133,14 @@ def _of_defined(
     return Statistic(value, influence, float(examples[known].mean()))
 
 
-def relative(
-    negative: np.ndarray,
-    right: np.ndarray,
-    wrong: np.ndarray,
-    size: np.ndarray,
-    clusters: int = 0,
-) -> Statistic:
-    """`(negative / N) / ((right / N) (wrong / N))`; NaN if a denominator is 0."""
-    flips, old, new = (
-        ratio(of, size, np.nan, clusters) for of in (negative, right, wrong)
-    )
+def relative(flips: Statistic, old: Statistic, new: Statistic) -> Statistic:
+    """`flips / (old new)` of three shares of all examples; NaN if one is 0."""
     some = (old.matrix > 0) & (new.matrix > 0)
     a, b = (np.where(some, of.matrix, 1.0) for of in (old, new))
     value = np.where(some, flips.matrix / (a * b), np.nan)
     of_rest = np.where(some, value, 0.0) * (old.influence / a + new.influence / b)
     influence = np.where(some, flips.influence / (a * b) - of_rest, 0.0)
-    return _of_defined(value, influence, wrong.sum(axis=0))
+    return _of_defined(value, influence, new.matrix * new.examples)
 
 
 def difference(old: Statistic, new: Statistic) -> Statistic:
@@ -216,7 +207,8 @@ def ratios(
         "neutral_churn": over(changed - negative - positive, changed, np.nan),
     }
     found |= {name: _part(part, level, parts) for name, part in parts_of.items()}
-    flips = relative(negative, right, wrong, size, parts.clusters)
+    shares = (over(of, size, np.nan) for of in (negative, right, wrong))
+    flips = relative(*shares)
     found["relative_negative_flip_rate"] = _part(flips, level, parts, most=most)
     return found
 
