@@ -60,8 +60,8 @@ def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:
         spec = info.spec
         own = {name: to_json(getattr(spec, name)) for name in usual}
         own["model"] = to_json(spec.model or study.config.model)
-        parts = [(m, n, isinstance(m, str)) for m, n in spec.models]
-        own["models"] = [f"{n} x {m if x else network_words(m)}" for m, n, x in parts]
+        named = [m if isinstance(m, str) else network_words(m) for m, _ in spec.models]
+        own["models"] = [f"{n} x {m}" for m, (_, n) in zip(named, spec.models)]
         changes = [  # without seeds and samples, which are in the columns before
             f"{path} = {value}"
             for path, value in spec.train

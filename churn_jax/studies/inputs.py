@@ -180,10 +180,8 @@ class StudyInputs:
                 own = load_inputs(study, size)
                 again, first = own.dataset.test, self.dataset.test
                 names = ["ids", "labels", *["images"] * isinstance(first, Split)]
-                if not all(
-                    np.array_equal(getattr(again, name), getattr(first, name))
-                    for name in names
-                ):
+                pairs = ((getattr(again, n), getattr(first, n)) for n in names)
+                if not all(np.array_equal(*pair) for pair in pairs):
                     raise StudyError(
                         f"{study.name} gave other test examples when it was read again "
                         f"for {spec.name}; they must be the same every time"

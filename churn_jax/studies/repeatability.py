@@ -76,10 +76,8 @@ class Launch:
         spec = self.spec
         dataclasses.replace(spec.config(self.config.train), replicas=1, seed_numbers=())
         if spec.method.needs_teacher or spec.taught or spec.start:
-            learns = (
-                f"starts from {spec.start}" if spec.start else "learns from a teacher"
-            )
-            raise ValueError(f"{spec.name} {learns}; launches compare rows without one")
+            why = f"starts from {spec.start}" if spec.start else "learns from a teacher"
+            raise ValueError(f"{spec.name} {why}; launches compare rows without one")
 
     @property
     def spec(self) -> MethodSpec:

@@ -5,7 +5,7 @@ import functools
 import json
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class StudyDisplay(Display):
             self.note_stopped(program.rows[row].name, "run", run, stopped)
 
 
-def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
+def _equal_starts(config: StudyConfig) -> Iterator[str]:
     """Sentences about updates whose two versions are drawn with equal seeds."""
     # Run r of both would have the same initial weights and, of the same examples, order
     # of data, so fewer predictions flip than between versions trained years apart.
@@ -79,16 +79,14 @@ def _equal_starts(config: StudyConfig) -> tuple[str, ...]:
         network = dataclasses.replace(spec.model or config.model, dropout=0.0)
         return network, spec.models, train.seeds, train.numbers, spec.taught
 
-    sentences = []
     for update in config.updates:
         old, new = config.spec(update.old), config.spec(update.new)
         if not new.start and drawn(old) == drawn(new):
-            sentences.append(
+            yield (
                 f"{new.name} replaces {old.name}, and run r of both has the same "
                 "seeds; so that flips are not too few, give one of them others: "
                 'train=(("seeds.base", 1),)'
             )
-    return tuple(sentences)
 
 
 def run_study(

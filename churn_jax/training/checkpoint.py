@@ -142,6 +142,7 @@ class Checkpoints:
         skipped = []
         for position, step in enumerate(steps):
             where, reason = self.directory / str(step), ""
+            meta, tree = {}, None
             try:
                 meta = self._meta(step)
                 if meta["identity"] != self.identity:
@@ -161,9 +162,8 @@ class Checkpoints:
                 reason = reason or "another process could not read it"
             else:  # checksums take all processes, which find the same
                 for name, found in _checksums(tree).items():
-                    if found != meta["checksums"].get(name):
+                    if not reason and found != meta["checksums"].get(name):
                         reason = f"the checksum of {name} differs from the written one"
-                        break
             if reason:
                 skipped.append(f"{where} cannot be read ({reason})")
                 continue

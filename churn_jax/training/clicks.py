@@ -90,6 +90,7 @@ def click_program(run: Run, examples: int) -> Program:
     """
     config, model, one_pass = run.config, run.clicks, run.config.one_pass
     assert model is not None and one_pass is not None
+    warm = one_pass.warm_windows(examples)
     return Program(
         groups=run.groups,
         optimizer=Optimizer.of(config.optimizer, steps_per_epoch=1, total_steps=1),
@@ -97,9 +98,7 @@ def click_program(run: Run, examples: int) -> Program:
         mesh=make_mesh(config.mesh),
         convolutional=False,
         feed="windows",
-        one_pass=OnePassProgram(
-            model, one_pass.window, one_pass.warm_windows(examples)
-        ),
+        one_pass=OnePassProgram(model, one_pass.window, warm),
     )
 
 

@@ -79,8 +79,7 @@ class _Task:
             passed, done = self.seen - self.first[0], work.done - self.first[1]
             left = (work.total - work.done) / done * passed - (now - self.seen)
             parts.append(f"about {_clock(max(left, 0.0))} left")
-        said = ", ".join(parts)
-        return f"{said}; {self.found}" if self.found else said
+        return "; ".join(filter(None, (", ".join(parts), self.found)))
 
 
 class Display:

@@ -388,10 +388,7 @@ def make_step(program: Program, *, steps_per_call: int | None = 1):
         steps, mesh=program.mesh, in_specs=given, out_specs=returned, check_vma=True
     )
     return jax.jit(
-        sharded,
-        donate_argnums=0,
-        compiler_options=program.compilation,
-        **placed,
+        sharded, donate_argnums=0, compiler_options=program.compilation, **placed
     )
 
 
@@ -458,7 +455,7 @@ def _local_steps(program: Program, updates, state, inputs, taught, *data):
 
         def together(state):
             found = _gradients(program, state, inputs, taught, data)
-            return jax.vmap(lambda *args: update(program, *args))(state, inputs, *found)
+            return jax.vmap(functools.partial(update, program))(state, inputs, *found)
 
         return repeat(together, state)
 
@@ -490,7 +487,7 @@ def _local_window(program: Program, state, inputs, taught, window, number):
         out, gradients, finite = _gradients(program, towers, given, taught, ())
         (scores, *_), (*dense, rows) = out.model_state, gradients
         out = dataclasses.replace(out, model_state=state.model_state)
-        moved = jax.vmap(lambda *args: update(program, *args))(
+        moved = jax.vmap(functools.partial(update, program))(
             towers, given, out, tuple(dense), finite
         )
         tables = clicks.update_tables(program, state.tables, given, rows, moved.alive)

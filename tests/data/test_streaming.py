@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from churn_jax import data
-from churn_jax.data import (
-    DataError,
-    Reading,
-    is_streaming,
-    load_streaming,
-    pipeline,
-    stream,
-)
+from churn_jax.data import DataError, Reading, is_streaming, load_streaming, stream
 from churn_jax.data.crop import centre_crop, decode_crop, random_crop
-from churn_jax.data.pipeline import read_ahead
+from churn_jax.data.pipeline import _from_processes, read_ahead
 from tests.data.jpegs import CLASSES, example, prepare_jpegs
 from tests.refusals import refusals
 
@@ -199,22 +192,13 @@ def test_processes_read_what_threads_read(data_dir):
         np.testing.assert_array_equal(a, b)
 
 
-class _Killed:
-    """The batches of processes, one of which ends."""
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
+def test_a_reading_process_that_is_killed_is_one_sentence():
+    def batches():
+        yield np.zeros(1)
         raise RuntimeError("Grain worker process was terminated with exit code -9.")
 
-    def close(self):
-        pass
-
-
-def test_a_reading_process_that_is_killed_is_one_sentence():
     with pytest.raises(DataError, match="a process that reads ended"):
-        next(pipeline._from_processes(_Killed()))
+        list(_from_processes(batches()))
 
 
 class _Draw:

@@ -256,11 +256,8 @@ def test_rows_settings_and_what_is_chosen(configured):
     )
     assert config.train.ema_decay == 0.9 and config.train.epochs == 100
     rule = config.train.optimizer
-    assert (rule.name, rule.learning_rate, rule.schedule) == (
-        "optax:lion",
-        3e-4,
-        "cosine",
-    )
+    given = ("optax:lion", 3e-4, "cosine")
+    assert (rule.name, rule.learning_rate, rule.schedule) == given
     assert config.model.name == "mlp" and config.columns[0] == "churn"
     assert "learning_rate = 0.0003" in " ".join(config.notes)
     assert not any("--" in note for note in config.notes)

@@ -61,12 +61,6 @@ def test_the_title_is_made_of_data_and_network():
     assert study_of(given, model="lenet5").name == "own-own-lenet5"
 
 
-LENGTHS = (
-    ["--epochs", "8", "--batch-size", "16"],
-    ["--set", "train.epochs=8", "train.batch_size=16"],
-)
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """300 images that are pooled: 216 train, 24 validate and 60 test."""
@@ -77,9 +71,12 @@ def images(tmp_path_factory):
     return file
 
 
-@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize(
+    "lengths",
+    ["--epochs 8 --batch-size 16", "--set train.epochs=8 train.batch_size=16"],
+)
 def test_options_change_the_recipe_and_lengths_what_follows_from_them(images, lengths):
-    words = ["own", "--data", str(images), *lengths]
+    words = ["own", "--data", str(images), *lengths.split()]
     config, _ = read_study([*words, "--set", "train.augmentation.flip=true"])
     assert (config.train.epochs, config.train.batch_size) == (8, 16)
     assert config.train.optimizer.warmup_epochs == 1

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -146,17 +147,12 @@ def test_a_pass_that_stopped_goes_on_as_if_it_had_not(tmp_path):
     assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + len(lines)
 
 
-def test_scores_have_room_on_the_disk_before_the_first_update(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="No space left"):
-        train_clicks(tiny_run(), few_clicks(), tmp_path)
+def test_scores_have_room_on_the_disk_and_are_not_continued_if_lost(tmp_path):
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    with mock.patch.object(os, "posix_fallocate", full):
+        with pytest.raises(OSError, match="No space left"):
+            train_clicks(tiny_run(), few_clicks(), tmp_path)
     assert not list((tmp_path / "checkpoints").iterdir())
-
-
-def test_checkpoints_whose_scores_are_lost_are_not_continued(tmp_path):
     train_clicks(tiny_run(), few_clicks(), tmp_path)
     (tmp_path / "scores.npy").unlink()
     with pytest.raises(CheckpointError, match=r"scores.npy is missing .* --fresh"):

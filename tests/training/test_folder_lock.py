@@ -52,18 +52,13 @@ def test_one_process_does_not_lock_a_folder_twice(tmp_path):
         with pytest.raises(FolderInUseError, match="by this process already"):
             with lock_folder(tmp_path / "new"):
                 pass
+        shutil.copytree(tmp_path / "new", tmp_path / "copy")  # does not unlock it
+        with open(tmp_path / "new" / ".lock") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with lock_folder(tmp_path / "other"):
             pass
     with lock_folder(tmp_path / "new"):
         pass
-
-
-def test_a_copy_of_a_locked_folder_does_not_unlock_it(tmp_path):
-    with lock_folder(tmp_path / "run"):
-        shutil.copytree(tmp_path / "run", tmp_path / "copy")
-        with open(tmp_path / "run" / ".lock") as file:
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_what_a_killed_write_left_anywhere_in_a_folder_is_removed(tmp_path):
@@ -111,11 +106,8 @@ def test_a_training_whose_folder_is_gone_ends_and_writes_nothing_more(tmp_path, 
 
 def test_nothing_is_trained_into_a_folder_in_use(holder, tmp_path, refused):
     with pytest.raises(FolderInUseError, match="process 4711 on box"):
-        train(
-            tiny.make_run(ERM(), network=tiny.LINEAR),
-            tiny.dataset(),
-            directory=tmp_path,
-        )
+        run = tiny.make_run(ERM(), network=tiny.LINEAR)
+        train(run, tiny.dataset(), directory=tmp_path)
     for fresh in ([], ["--fresh"]):
         words = ["study", "digits:tiny", *fresh, "--out", tmp_path]
         refused(words, "is in use by process 4711 on box")
