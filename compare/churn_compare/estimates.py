@@ -357,9 +357,8 @@ class Groups:
             some = (examples > 0) & (fourth > 0)
             bearing[some] = np.square(examples[some]) / fourth[some]
         clusters = np.maximum(self.found, 1) if clustered else 0
-        known = uncertainty(
-            factor * examples, *parts, clusters=clusters, bearing=bearing
-        )
+        examples = factor * examples
+        known = uncertainty(examples, *parts, clusters=clusters, bearing=bearing)
         if clustered or parts or not mean:
             return known
         freedom = self.size - 1.0
@@ -372,10 +371,8 @@ class Groups:
         value = np.where(np.abs(value - whole) < _NEAR, whole, value)
         known = self.known(of)
         most = value * (1 - value) / np.maximum(self.units, 1)
-        quantile = known.quantile(self.level)
-        return Intervals(
-            value, *share_ends(value, known.widened(most), quantile, self.units)
-        )
+        spread = known.widened(most), known.quantile(self.level), self.units
+        return Intervals(value, *share_ends(value, *spread))
 
     def gain(
         self,
@@ -394,9 +391,9 @@ class Groups:
     def mean(
         self,
         of: PerExample,
-        span: np.ndarray | float,
+        span: Given,
         least: float = -np.inf,
-        most: np.ndarray | float = np.inf,
+        most: Given = np.inf,
         level: float | None = None,
     ) -> Intervals:
         """Means of numbers that differ by at most `span`, with intervals."""
@@ -435,7 +432,7 @@ class Groups:
         (_, of_a), (_, of_b) = self._moved(a.mean), self._moved(b.mean)
         return self.added(of_a * of_b)
 
-    def some(self, known: Uncertainty, span: np.ndarray | float) -> np.ndarray:
+    def some(self, known: Uncertainty, span: Given) -> np.ndarray:
         """True for groups whose units differ by more than rounding."""
         return known.total > np.square(1e-12 * span)
 
@@ -452,12 +449,7 @@ class Groups:
         return share_ends(zero, zero, quantile, self.units)[1]
 
     def t_test(
-        self,
-        of: PerExample,
-        span: np.ndarray | float,
-        *,
-        share: bool = False,
-        added: float = 0.0,
+        self, of: PerExample, span: Given, *, share: bool = False, added: float = 0.0
     ) -> np.ndarray:
         """Two-sided p-values of mean 0: t-test, or sign test for equal changes."""
         known, value = self.known(of, mean=not share), self.value(of.mean)

@@ -17,6 +17,7 @@ from churn_compare.sums import partition, ratios, resampled
 _POWER = 0.8  # of the detectable change
 
 Differ = Callable[[int, int], np.ndarray]
+Span = np.ndarray | float  # of each group
 
 
 class Numbers:
@@ -124,15 +125,13 @@ class Numbers:
         right = [of.view(np.int8) for of in self.worth]
         return (right[s] - right[r] for _, r, s in self.pairs())
 
-    def span(self, groups: Groups) -> np.ndarray | float:
+    def span(self, groups: Groups) -> Span:
         """Largest possible change of one example's number in each group."""
         if np.isfinite(self.most):
             return self.most
         return groups.span(np.min(self.rows, axis=0), np.max(self.rows, axis=0))
 
-    def _reach(
-        self, groups: Groups, span: np.ndarray | float | None = None
-    ) -> np.ndarray:
+    def _reach(self, groups: Groups, span: Span | None = None) -> np.ndarray:
         """How far an example's change may lie from the mean change of its group."""
         span = self.span(groups) if span is None else span
         return span + np.abs(groups.value(self.gain.mean))
@@ -210,10 +209,7 @@ class Numbers:
         return {name: of.of(0) for name, of in self.intervals(every).items()}
 
     def change(
-        self,
-        groups: Groups,
-        level: float | None = None,
-        span: np.ndarray | float | None = None,  # as that of `span`
+        self, groups: Groups, level: float | None = None, span: Span | None = None
     ) -> Intervals:
         """The change of the mean."""
         if self.decided:

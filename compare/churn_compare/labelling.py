@@ -348,19 +348,19 @@ def ends_of(
         whole, spread = M.sum() / N, squares - np.square(means)
         parts = np.square(M / M.sum()) / n * left
         # Number of draws with replacement that give the same variance.
-        means_of_all = (M @ part / M.sum() for part in (lost, gained))
-        low, high = whole * ends(*means_of_all, parts @ spread, 1 / parts.sum())
+        of_all = M @ lost / M.sum(), M @ gained / M.sum()
+        low, high = whole * ends(*of_all, parts @ spread, 1 / parts.sum())
         draws = n / np.where(left > 0, left, 1e-300)
         variance = np.maximum(spread / draws, 0.0)
         away = ends(lost, gained, variance, draws) - means
-        plain = z * np.sqrt(variance)
-        more = [hidden(M / N * of, M / N * plain, draws, z) for of in away]
-        low = value - np.sqrt(np.square(value - low) + more[0])
-        high = min(value + np.sqrt(np.square(value - high) + more[1]), whole)
+        plain = M / N * z * np.sqrt(variance)
+        a, b = (hidden(M / N * of, plain, draws, z) for of in away)
+        low = value - np.sqrt(np.square(value - low) + a)
+        high = min(value + np.sqrt(np.square(value - high) + b), whole)
         low = max(low, -whole if which == 2 else 0.0)
     if population:  # squared distances are added
-        means_of_all = (M @ part / N for part in (lost, gained))
-        outer = ends(*means_of_all, (M @ squares / N - value**2) / N, N)
+        of_all = M @ lost / N, M @ gained / N
+        outer = ends(*of_all, (M @ squares / N - value**2) / N, N)
         low = value - np.hypot(value - low, value - outer[0])
         high = value + np.hypot(high - value, outer[1] - value)
     if unknown := sampled.changed - M.sum():  # strata without a label

@@ -128,11 +128,10 @@ def aligned(
             known = read_class_map(class_map)
             every = old.class_names or () if isinstance(known, Mapping) else ()
             lone = [of for of in every if of not in {*known, *(new.class_names or ())}]
+            more = f"; the class map does not have {some(lone)}" * bool(lone)
             raise PredictionsError(
                 f"labels of {int(differ.sum()):,} of {N:,} examples differ between "
-                f"{first} and {name}, for example ids {some(rows.ids[differ])}"
-                + f"; the class map does not have {some(lone)}"
-                * bool(lone)
+                f"{first} and {name}, for example ids {some(rows.ids[differ])}{more}"
             )
         truth = np.where(truth != NO_LABEL, truth, of_all)
     count = N if truth is None else int((truth != NO_LABEL).sum())

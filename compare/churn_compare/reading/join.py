@@ -262,12 +262,10 @@ def _comparable(
             whole = [n for n, kind in names.items() if kind in ("correct", "score")]
             for of, at in ((old, rows.old), (new, rows.new)):
                 whole = [name for name in whole if of.known([name])[at].all()]
-            others = (
-                f", --score-column {whole[0]} compares what all have" if whole else ""
-            )
+            others = [f", --score-column {n} compares what all have" for n in whole]
             raise PredictionsError(
                 f"{said}, for example {some(rows.ids[~keep])}; --on-missing intersect "
-                f"leaves them out{others}"
+                f"leaves them out{''.join(others[:1])}"
             )
         rows.notes.append(f"{said} and are left out.")
     where = "in the same row" if old.ids is None else "under the same id"

@@ -116,8 +116,7 @@ def test_what_is_detectable_is_neither_nothing_nor_more_than_all(
     else:
         sides = (of.astype(int) for of in (old, new[None]))
         drawn = {"resamples": 100, "confirm": ["below-chance"]}
-        found = compare(*sides, labels=np.ones(examples, int), **drawn)
-        found = found.detectable
+        found = compare(*sides, labels=np.ones(examples, int), **drawn).detectable
     assert least <= found <= most
 
 
