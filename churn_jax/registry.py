@@ -213,9 +213,12 @@ def _imported(name: str) -> Any:
         elif module != _script_name():
             found = importlib.import_module(module)
     except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}); correct the module"
+        if isinstance(error, (ImportError, ValueError)):
+            why = f"{error}); install its package, run the command in its folder, or "
+            why += "put that on PYTHONPATH"
         raise ValueError(
-            f"{name}: {module or 'no module'} cannot be imported ({error}); install "
-            "its package, run the command in its folder, or put that on PYTHONPATH"
+            f"{name}: {module or 'no module'} cannot be imported ({why}"
         ) from error
     for part in path.split("."):
         if not hasattr(found, part):

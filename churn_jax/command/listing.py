@@ -12,7 +12,12 @@ def print_list(options: Any) -> int:
     """Prints all there is, the rows of a preset or the studies of a file; returns 0."""
     name = options.preset
     if name.endswith(".py"):
-        lines = {study: config.title for study, config in studies_in(name).items()}
+        lines = {}
+        for study, made in studies_in(name).items():
+            try:
+                lines[study] = made().title
+            except Exception as error:  # of one study; the others are listed
+                lines[study] = f"{type(error).__name__}: {error}"
         if not lines:
             raise ValueError(f"{name}: no function is declared NAME() -> StudyConfig")
     elif name:
@@ -30,12 +35,12 @@ def print_list(options: Any) -> int:
 
 
 def studies_in(file: str) -> dict[str, Any]:
-    """The studies of a file's public functions that are annotated so, by name."""
+    """A file's public functions that are annotated as making a study, by name."""
     from churn_jax.studies import StudyConfig
 
     module = module_of_file(file)
     return {
-        f"{file}:{name}": made()
+        f"{file}:{name}": made
         for name, made in vars(module).items()
         if inspect.isfunction(made)
         and made.__module__ == module.__name__

@@ -142,7 +142,7 @@ class StudyInputs:
         # A study of clicks reports the stream, of which nothing need be held out.
         needed = what == "a sweep" or not isinstance(self.dataset, Clicks)
         if needed and len(self.dataset.validation) == 0:
-            raise StudyError(f"{what} needs a validation split; set --validation")
+            raise StudyError(f"{what} needs a validation split; give validation")
         for spec in specs:
             if (spec.train_size or 0) > len(self.dataset.train):
                 raise StudyError(

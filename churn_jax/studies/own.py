@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import numbers
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,11 @@ def study(
         (['baseline', 'co-distilled'], True)
     """
     check_minutes("minutes", minutes)
+    if not isinstance(validation, (numbers.Real, type(None))):
+        raise ValueError(
+            "validation is a count or a share; examples of your own are given with the "
+            'data, as {"train": ..., "validation": ..., "test": ...}'
+        )
     cut = {"validation": validation, "train_size": train_size}
     where, held = _data(data, {k: v for k, v in cut.items() if v is not None})
     facts = data_facts(where)

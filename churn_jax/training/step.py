@@ -212,6 +212,8 @@ def _check_output(method, out: Any) -> None:
             f"{name} must return its terms as a dictionary of numbers by name, which "
             f"may be empty; got {type(out.terms).__name__}"
         )
+    if "loss" in out.terms:
+        raise ValueError(f"{name}: the loss itself is called loss; rename that term")
     if not isinstance(out.model_state, list | tuple):
         kind = type(out.model_state).__name__
         raise ValueError(f"{name} must return the model_state of `apply`; got {kind}")

@@ -22,7 +22,7 @@ def of_paper(paper: str) -> dict[str, Any]:
     with contextlib.chdir(ROOT):
         files = Path("experiments").glob(f"{paper or '*'}/*.py")
         found = sorted(str(path) for path in files if path.name in FILES)
-        return {k: v for file in found for k, v in studies_in(file).items()}
+        return {k: make() for file in found for k, make in studies_in(file).items()}
 
 
 def built_in() -> dict[str, Any]:

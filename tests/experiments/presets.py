@@ -11,7 +11,7 @@ FILES = [
     if path.stem in ("presets", "small", "clicks")
 ]
 PAPERS = ("reproducibility", "anti_distillation", "diversity", "elodi")
-_FOUND = [(c, name) for file in FILES for name, c in studies_in(file).items()]
+_FOUND = [(make(), name) for file in FILES for name, make in studies_in(file).items()]
 STUDIES = {name: name for name in PRESETS}
 STUDIES |= {c.name: name for c, name in _FOUND}
 

@@ -319,6 +319,7 @@ def test_versions_of_a_model_are_updates(configured):
         ({"methods": [ERM(), ERM()]}, "two rows are labelled 'ERM'; give each a label"),
         ({"methods": {"a b": ERM(), "a-b": ERM()}}, "two methods have one name: a-b,"),
         ({"minutes": "1"}, "^minutes must be a positive number; got '1'"),
+        ({"validation": DATA[1]}, "validation is a count or a share; examples of your"),
         ({"minutes": 0}, "^minutes must be a positive number; got 0"),
         ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
         ({"model": 3}, "3 cannot be registered as a network"),

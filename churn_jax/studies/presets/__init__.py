@@ -1,6 +1,7 @@
 """One study for each paper that needs no file, and studies that a file makes."""
 
 import dataclasses
+import inspect
 import json
 import re
 import shlex
@@ -211,8 +212,15 @@ def preset(name: str) -> StudyConfig:
             f"unknown preset {name!r}{known} (churn-jax study --list has all, "
             "each with a small form such as digits:tiny)"
         )
-    config = PRESETS.find(base)()
+    made = PRESETS.find(base)
+    try:
+        inspect.signature(made).bind()
+    except TypeError:
+        raise ValueError(
+            f"{base} is called without arguments, so each needs a default"
+        ) from None
+    config = made()
     if not isinstance(config, StudyConfig):
-        made = type(config).__name__
-        raise ValueError(f"{base} must make a StudyConfig; got {made}")
+        kind = type(config).__name__
+        raise ValueError(f"{base} must make a StudyConfig; got {kind}")
     return tiny(config) if form == "tiny" else config
