@@ -396,17 +396,14 @@ def _decided(compared: Sequence[Benchmark], level: float) -> Iterator[Benchmark]
             where = f"{of.name} {gate.where}".strip()
             gates.append(dataclasses.replace(gate, line=line, where=where))
         for (name, m), adjusted_p in zip(of.measures.items(), p, strict=True):
-            gates += [_falls(name, m, adjusted_p, level)] if m.change else []
+            if not m.change:
+                continue
+            change, what = m[m.change], "no detectable change for the worse"
+            worse = (change.value < 0) == m.higher_is_better and change.value != 0
+            falls = worse and adjusted_p < 1 - level
+            said = f"{'gets' if falls else 'does not get'} worse detectably: "
+            said += with_range(change, QUANTITIES[m.change].unit)
+            said = f"{name} {said}, {equals_text(adjusted_p)}"
+            line = f"{'FAIL' if falls else 'PASS'}  {said}"
+            gates.append(GateOutcome(what, name, change.value, 0.0, not falls, line))
         yield dataclasses.replace(of, adjusted_p=p, gates=tuple(gates))
-
-
-def _falls(name: str, m: Measured, p: float, level: float) -> GateOutcome:
-    """Outcome of the condition that a measure does not get worse detectably."""
-    change = m[m.change]
-    worse = (change.value < 0) == m.higher_is_better and change.value != 0
-    falls = worse and p < 1 - level
-    said = with_range(change, QUANTITIES[m.change].unit)
-    word = "gets worse detectably" if falls else "does not get worse detectably"
-    line = f"{'FAIL' if falls else 'PASS'}  {name} {word}: {said}, {equals_text(p)}"
-    gate = "no detectable change for the worse"
-    return GateOutcome(gate, name, change.value, 0.0, not falls, line)

@@ -422,23 +422,17 @@ def _read_parquet(path: Path, choice: Choice, id_column: str | None) -> Contents
     text_tables.check_columns(schema.names)
     index = _index_names(schema.names, schema.metadata, id_column)
     columns, scores = choice([name for name in schema.names if name not in index])
-    chosen = {*columns, *index}
-    _check_unpacked(file.metadata, chosen)
+    chosen, size = {*columns, *index}, 0
+    widths = {"INT64": 8, "DOUBLE": 8, "INT32": 4, "FLOAT": 4, "INT96": 12}
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema.split(".")[0] in chosen:
+                room = chunk.num_values * widths.get(chunk.physical_type, 1)
+                size += max(room, chunk.total_uncompressed_size)
+    check_memory(size)
     primitive, scores = arrow.types.is_primitive, {*scores} & chosen
     late = {name for name in scores if primitive(schema.field(name).type)}
     now = [name for name in schema.names if name in chosen and name not in late]
     table = file.read(columns=now)
     table = _checked(table) if now else table  # that strings are UTF-8, too
     return Contents(table=table, late=file if late else None)
-
-
-def _check_unpacked(metadata: Any, chosen: Collection[str]) -> None:
-    """Refuses columns that do not fit into memory."""
-    widths = {"INT64": 8, "DOUBLE": 8, "INT32": 4, "FLOAT": 4, "INT96": 12}
-    size = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema.split(".")[0] in chosen:
-                room = chunk.num_values * widths.get(chunk.physical_type, 1)
-                size += max(room, chunk.total_uncompressed_size)
-    check_memory(size)
