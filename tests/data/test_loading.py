@@ -239,14 +239,6 @@ BAD = {
 }
 
 
-def _damaged(path, rng):
-    x, y = _arrays(rng, 50)
-    np.savez_compressed(path, images=x, labels=y)
-    raw = bytearray(path.read_bytes())
-    raw[120:160] = bytes(40)
-    path.write_bytes(raw)
-
-
 def load_bad(rng, tmp_path, kind):
     path = tmp_path / "bad.npz"
     if kind in BAD:
@@ -254,7 +246,11 @@ def load_bad(rng, tmp_path, kind):
     elif kind == "text":
         path.write_text("hello")
     elif kind == "damaged":
-        _damaged(path, rng)
+        x, y = _arrays(rng, 50)
+        np.savez_compressed(path, images=x, labels=y)
+        raw = bytearray(path.read_bytes())
+        raw[120:160] = bytes(40)
+        path.write_bytes(raw)
     load(path)
 
 

@@ -10,6 +10,7 @@ from churn_compare.store import Predictions, save_predictions
 from churn_jax import reports
 from churn_jax.analysis import Difference
 from churn_jax.cli import main
+from churn_jax.configuration import replaced
 from churn_jax.reports import QUANTITIES, Estimate
 from churn_jax.reports.estimates import Change
 from churn_jax.reports.study_report import html_table
@@ -276,11 +277,7 @@ def test_few_runs_are_called_few(report):
 
 
 def with_columns(report, *columns):
-    record = report.study.record
-    config = dataclasses.replace(record.config, columns=columns)
-    record = dataclasses.replace(record, config=config)
-    study = dataclasses.replace(report.study, record=record)
-    return dataclasses.replace(report, study=study)
+    return replaced(report, [("study.record.config.columns", columns)])
 
 
 def test_surrogate_churn_above_one_is_explained(report):

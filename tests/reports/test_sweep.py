@@ -7,7 +7,7 @@ import pytest
 
 from churn_compare.store import Predictions, load_predictions, save_predictions
 from churn_jax import reports
-from churn_jax.configuration import to_json
+from churn_jax.configuration import replaced, to_json
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.methods import Codistillation
 from churn_jax.reports.members import MEMBERS, Members, save_members
@@ -269,8 +269,7 @@ def test_a_point_that_broke_down_is_in_no_figure(folder, undrawn):
     for figure in sweep_figures(result):
         assert figure.caption.endswith("below 90 % of the best): skl.beta=10.")
     other = dataclasses.replace(result.sweep.record.axes[0], name="other")
-    record = dataclasses.replace(result.sweep.record, axes=(other,))
     choices = {"other": result.sweep.choices["skl.beta"]}
-    sweep = dataclasses.replace(result.sweep, record=record, choices=choices)
-    (figure,) = sweep_figures(dataclasses.replace(result, sweep=sweep))
+    changes = [("sweep.record.axes", (other,)), ("sweep.choices", choices)]
+    (figure,) = sweep_figures(replaced(result, changes))
     assert "Left out" not in figure.caption  # it is on another axis

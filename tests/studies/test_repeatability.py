@@ -74,8 +74,7 @@ def test_different_launches_are_measured_from_where_they_part(tmp_path):
 
 @pytest.mark.slow
 def test_a_launch_that_cannot_train_says_why():
-    train = dataclasses.replace(TINY.train, batch_size=999)
-    config = dataclasses.replace(TINY, train=train)
+    config = replaced(TINY, [("train.batch_size", 999)])
     with pytest.raises(ValueError, match=r"could not train: batch_size 999 is larger"):
         measure(Launch(config), 2)
 

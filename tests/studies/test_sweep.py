@@ -194,8 +194,7 @@ test_bad_axes_are_one_sentence = refusals(
 
 
 def test_more_seeds_than_the_study_names_are_refused(tmp_path):
-    train = dataclasses.replace(SMALL.train, replicas=2, seed_numbers=(7, 8))
-    config = dataclasses.replace(SMALL, train=train)
+    config = replaced(SMALL, [("train.replicas", 2), ("train.seed_numbers", (7, 8))])
     with pytest.raises(ValueError, match=r"names 2 seed numbers .* got 3"):
         run_sweep(config, [axis_of("skl.beta=0.4")], tmp_path, seeds=3)
 
@@ -210,8 +209,7 @@ def swept(tmp_path_factory):
 @pytest.mark.slow
 def test_a_point_equals_the_method_trained_alone(swept, tmp_path):
     out, _ = swept
-    train = dataclasses.replace(SMALL.train, replicas=2)
-    config = dataclasses.replace(SMALL, train=train)
+    config = replaced(SMALL, [("train.replicas", 2)])
     run_study(config, tmp_path, only=("skl",))
     # Other programs sum in other orders: float32 rounding over 8 updates.
     found, alone = logits(out, "skl.beta=0.4"), logits(tmp_path, "skl")
@@ -273,8 +271,7 @@ def test_a_folder_does_not_mix_settings(swept):
     """Else one report compares points of other lengths and other seeds."""
     out, _ = swept
     other = [axis_of("both.alpha=0.1")]
-    longer = dataclasses.replace(SMALL.train, epochs=3)
-    config = dataclasses.replace(SMALL, train=longer)
+    config = replaced(SMALL, [("train.epochs", 3)])
     for options, message in (
         ({"config": config, "seeds": 2}, "train.epochs: 2 there, 3 here"),
         ({"config": SMALL, "seeds": 3}, "train.replicas: 2 there, 3 here"),
@@ -285,8 +282,7 @@ def test_a_folder_does_not_mix_settings(swept):
 
 def test_a_mesh_divides_programs_not_points(tmp_path):
     """3 seeds at 4 values lie on 4 devices, though 3 do not."""
-    train = dataclasses.replace(SMALL.train, replicas=4, mesh=MeshShape(replica=4))
-    config = dataclasses.replace(SMALL, train=train)
+    config = replaced(SMALL, [("train.replicas", 4), ("train.mesh", MeshShape(4))])
     plans, stop = [], threading.Event()
     stop.set()
     axes = [axis_of("skl.beta=0,0.1,0.2,0.3")]

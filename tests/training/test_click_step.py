@@ -1,7 +1,5 @@
 """A window step against the same training written densely."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from churn_jax.configuration import replaced
 from churn_jax.ensembles import Outputs, average_probs
 from churn_jax.methods import AntiDistillation, Batch
 from churn_jax.models.click import ClickNetwork
@@ -175,8 +174,7 @@ def test_sums_stay_where_they_are_when_a_segment_begins():
 @pytest.mark.slow
 def test_three_devices_learn_what_one_learns(run, stream, learned):
     _, _, _, alone, scores = learned
-    config = dataclasses.replace(run.config, mesh=MeshShape(replica=3))
-    wide = dataclasses.replace(run, config=config)
+    wide = replaced(run, [("config.mesh", MeshShape(replica=3))])
     _, _, _, spread, spread_scores = learn(wide, stream)
     table = spread.tables[0]
     assert table.shape == alone.tables[0].shape == (3 * 18, 8)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from churn_jax.configuration import replaced
 from churn_jax.data import Augmentation
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, Codistillation
@@ -43,9 +44,7 @@ def linear_run(method, **options):
 def stopped_at_once(stepper):
     """A session of an equal program whose replica 1 stops after an update."""
     rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
-    config = dataclasses.replace(stepper.run.config, optimizer=rates)
-    run = dataclasses.replace(stepper.run, config=config)
-    return tiny.stepper(run)
+    return tiny.stepper(replaced(stepper.run, [("config.optimizer", rates)]))
 
 
 @functools.cache
