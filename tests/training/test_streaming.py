@@ -13,7 +13,6 @@ from jax.sharding import PartitionSpec as P
 
 from churn_compare.store import PredictionsError, read_shards
 from churn_jax import data
-from churn_jax.configuration import replaced
 from churn_jax.configuration.training import Seeds
 from churn_jax.data.records import EncodedImages, Reading, StreamedSplit
 from churn_jax.methods import ERM
@@ -59,7 +58,8 @@ def streamed(source=None, reading=READING):
     whole = data.stream(digits(), reading)
     if source is None:
         return whole
-    return replaced(whole, [("train.source", source)])
+    train_split = dataclasses.replace(whole.train, source=source)
+    return dataclasses.replace(whole, train=train_split)
 
 
 @dataclasses.dataclass
