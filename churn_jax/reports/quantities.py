@@ -305,5 +305,11 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
                 f"{did_you_mean(name, QUANTITIES)}"
             )
     found = [QUANTITIES[name] for name in columns]
+    headings = [one.heading for one in found]
+    if twice := {heading for heading in headings if headings.count(heading) > 1}:
+        raise ValueError(
+            f"two columns have the heading {min(twice)!r}; give one another, or leave "
+            "it out"
+        )
     # A plain function that was made a column here cannot be imported as one.
     return tuple(QUANTITIES.name(one, lambda name=one.name: name) for one in found)

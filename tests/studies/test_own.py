@@ -345,6 +345,7 @@ def test_versions_of_a_model_are_updates(configured):
         ({"columns": ["accurracy"]}, "no column 'accurracy'"),
         ({"columns": [partial(margin)]}, "a function that has one, by `def`; got func"),
         ({"metrics": [lambda x, y: 1, lambda x, y: 2]}, "called '<lambda>'; give each"),
+        ({"metrics": [column("Churn %")(margin)]}, "two columns have the heading 'Chu"),
         ({"replicas": 2.0}, "replicas must be a whole number; got 2.0"),
         ({"epochs": "2"}, "epochs must be a whole number; got '2'"),
         ({"optimizer": "adam", "learning_rate": "1"}, "not negative; got '1'"),
