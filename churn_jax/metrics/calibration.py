@@ -14,7 +14,12 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import brier_score, is_correct, negative_log_likelihood
+from churn_jax.metrics.scoring import (
+    brier_score,
+    class_ids,
+    is_correct,
+    negative_log_likelihood,
+)
 from churn_jax.metrics.state import AdditiveState, LongSum, ratio, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, PerExample, Scalar
 
@@ -159,8 +164,8 @@ def fit_temperature(logits: Logits, labels: Labels, mask: Mask | None = None) ->
         [diversity] Eq. 16
     """
     check_logits(logits=logits)
-    labels = jnp.asarray(labels)
     check_labels(labels, logits)
+    labels = class_ids(labels)
     valid = valid_examples(mask, labels.shape)
     z = jnp.asarray(logits).astype(jnp.float32)
     possible = z > -jnp.inf

@@ -13,7 +13,7 @@ from flax import struct
 
 from churn_jax._checks import check_labels, check_logits
 from churn_jax.divergences import log_probs
-from churn_jax.metrics.scoring import nan_at_unknown_labels
+from churn_jax.metrics.scoring import class_ids, nan_at_unknown_labels
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Labels, Logits, Mask, Scalar
 
@@ -34,7 +34,7 @@ def _scored(logits, labels, mask):
     # Unusable: the score is nan, or the label is neither 0 nor 1.
     _check(logits, labels)
     valid = valid_examples(mask, jnp.shape(labels))
-    logits, labels = jnp.asarray(logits).astype(jnp.float32), jnp.asarray(labels)
+    logits, labels = jnp.asarray(logits).astype(jnp.float32), class_ids(labels)
     score = logits[..., 1] - logits[..., 0]
     usable = valid & ~jnp.isnan(score) & (labels >= 0) & (labels <= 1)
     positive, negative = usable & (labels == 1), usable & (labels == 0)
@@ -220,7 +220,7 @@ class CalibrationRatioState(AdditiveState):
     def update(self, logits, labels, mask=None) -> Self:
         """Adds a batch; arguments as in `calibration_ratio`."""
         _check(logits, labels)
-        labels = jnp.asarray(labels)
+        labels = class_ids(labels)
         probability = jnp.exp(log_probs(logits)[..., 1])
         probability = nan_at_unknown_labels(probability, labels, logits)
         return self.plus(mask, probability, labels == 1)

@@ -21,7 +21,7 @@ from churn_jax.metrics.prediction_difference import (
     log_mean_probs,
     pairwise_kl,
 )
-from churn_jax.metrics.scoring import example_nll, is_correct
+from churn_jax.metrics.scoring import class_ids, example_nll, is_correct
 from churn_jax.metrics.state import AdditiveState, LongSum, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
@@ -174,11 +174,11 @@ class MemberDiversity(NamedTuple):
 
 def _terms_per_example(member_logits, labels) -> tuple[MemberDiversity, Array]:
     """Terms per example, and the variance that divides `variance_share`."""
-    member_logits, labels = jnp.asarray(member_logits), jnp.asarray(labels)
+    member_logits = jnp.asarray(member_logits)
     check_logits(member_logits=member_logits)
     check_members(member_logits, name="member_logits")
     check_labels(labels, member_logits[0], logits_name="logits of one member")
-    log_p = log_probs(member_logits)
+    log_p, labels = log_probs(member_logits), class_ids(labels)
     mean, p = log_mean_probs(log_p)[0], jnp.exp(log_p)
     of_members = jnp.broadcast_to(labels[None], log_p.shape[:-1])
     right = is_correct(log_p, of_members)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from churn_compare.class_sets import UNKNOWN_LOGIT, known_classes
 from churn_jax._checks import check_labels, check_logits, check_mask
+from churn_jax.metrics.scoring import class_ids
 from churn_jax.metrics.state import LongSum, masked_sum, ratio, valid_examples
 from churn_jax.typing import Array, Labels, Logits, Mask, Scalar
 
@@ -265,7 +266,7 @@ def _all_pairs(metric, runs, labels, mask, known, block_bytes):
         mask = jnp.asarray(mask).astype(jnp.bool_)
     if labels is not None:
         check_labels(labels, runs[0][0], logits_name="logits of one run")
-        labels = jnp.asarray(labels).astype(jnp.int32)
+        labels = class_ids(labels)
     sums = streaming(metric)
     if sums is None:
         return _one_by_one(metric, known, runs, labels, mask)

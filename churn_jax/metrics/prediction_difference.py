@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from churn_jax._checks import check_labels, check_logits, check_members
 from churn_jax.divergences import log_probs, weighted
 from churn_jax.metrics.churn import ambiguity
-from churn_jax.metrics.scoring import nan_at_unknown_labels
+from churn_jax.metrics.scoring import class_ids, nan_at_unknown_labels
 from churn_jax.metrics.state import MeanState, masked_mean
 from churn_jax.typing import Labels, Logits, Mask, PerExample, Scalar
 
@@ -95,8 +95,9 @@ def _positive(logits):
 
 
 def _label(logits, labels):
-    log_p, labels = models_log_probs(logits), jnp.asarray(labels)
+    log_p = models_log_probs(logits)
     check_labels(labels, logits[0], logits_name="logits of one model")
+    labels = class_ids(labels)
     index = jnp.broadcast_to(labels[None, ..., None], (*log_p.shape[:-1], 1))
     at_label = jnp.take_along_axis(log_p, index, axis=-1)[..., 0]
     values = jnp.mean(_relative_deviation(at_label), axis=0)

@@ -27,7 +27,7 @@ def right(logits: Logits, labels: Labels, num_classes: int = 0):
     Labels `[B]` may be those of many runs `[..., B, C]`. They are not checked.
     """
     found = predicted(logits)
-    labels = jnp.broadcast_to(jnp.asarray(labels).astype(jnp.int32), found.shape)
+    labels = jnp.broadcast_to(class_ids(labels), found.shape)
     known = _is_class(labels, max(num_classes, jnp.shape(logits)[-1]))
     return found == labels, (found < 0) | ~known
 
@@ -42,8 +42,15 @@ def predicted(logits: Logits):
     return jnp.asarray(xp.where(xp.isnan(top), -1, best)[..., 0]).astype(jnp.int32)
 
 
+def class_ids(labels):
+    """Labels as int32; an id of NumPy that is beyond it is -1, which is no class."""
+    if isinstance(labels, np.ndarray) and labels.dtype.itemsize >= 4:
+        labels = np.where((labels < 0) | (labels >= 2**31), -1, labels)
+    return jnp.asarray(labels).astype(jnp.int32)
+
+
 def _is_class(labels, num_classes):
-    labels = jnp.asarray(labels).astype(jnp.int32)  # a narrow type cannot hold C
+    labels = class_ids(labels)  # a narrow type cannot hold C
     return (labels >= 0) & (labels < num_classes)
 
 
@@ -111,7 +118,7 @@ def example_nll(logits, labels):
     """Negative log-likelihood of every example's label; NaN where it is unknown."""
     check_logits(logits=logits)
     check_labels(labels, logits)
-    labels = jnp.asarray(labels)
+    labels = class_ids(labels)
     # Normalised first, as in `losses.cross_entropy`.
     values = optax.softmax_cross_entropy_with_integer_labels(log_probs(logits), labels)
     return nan_at_unknown_labels(values, labels, logits)
@@ -148,7 +155,7 @@ def negative_log_likelihood(
 def _brier(logits, labels):
     check_logits(logits=logits)
     check_labels(labels, logits)
-    labels, probs = jnp.asarray(labels).astype(jnp.int32), jnp.exp(log_probs(logits))
+    labels, probs = class_ids(labels), jnp.exp(log_probs(logits))
     target = jax.nn.one_hot(labels, probs.shape[-1], dtype=jnp.float32)
     values = jnp.sum(jnp.square(probs - target), axis=-1)
     return nan_at_unknown_labels(values, labels, probs)

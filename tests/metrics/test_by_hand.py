@@ -241,6 +241,14 @@ def values():
     return jax.device_get(program(INPUTS))
 
 
+@pytest.mark.parametrize("label", [2**32, -(2**32), 2**31, 2**40 + 1])
+def test_a_label_beyond_int32_is_no_class(label):
+    logits, labels = np.float32([[2, 1], [1, 2]]), np.int64([label, 1])
+    for metric in (metrics.accuracy, metrics.nll, metrics.brier_score):
+        assert np.isnan(metric(logits, labels))
+    assert np.isnan(metrics.fit_temperature(logits, labels))
+
+
 def test_labels_and_scores_that_no_temperature_fits():
     logits = np.stack([PROBS, PROBS, PROBS * np.float32([1, 1, -INF]), NEVER])
     labels = np.array([[0, -1], [0, 3], [0, 0], [0, 1]])
