@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -318,10 +319,7 @@ def test_the_exit_code_says_that_a_row_is_damaged(tmp_path, capsys):
 def test_a_failed_write_leaves_the_earlier_report(tmp_path, monkeypatch):
     folder = write_study(tmp_path, two_methods(), LABELS)
     (folder / "report.html").write_text("earlier")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
+    full = mock.Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space left"):
         reports.write(folder)

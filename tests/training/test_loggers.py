@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -173,11 +174,7 @@ def test_a_full_disk_under_our_own_files_stops_training_at_once(tmp_path, monkey
     assert len(notes) == 1
     loggers = Loggers([TensorBoardLogger()])
     loggers.start(run, notes.append)
-
-    def no_space(*args, **content):
-        raise full
-
-    monkeypatch.setattr(TensorBoardLogger, "_write", no_space)
+    monkeypatch.setattr(TensorBoardLogger, "_write", mock.Mock(side_effect=full))
     with pytest.raises(OSError, match="No space left"):
         loggers.log(record(1))
     loggers.close(False)
@@ -265,14 +262,10 @@ def test_a_damaged_line_does_not_take_those_after_it_along(tmp_path, damage):
 
 def test_a_full_disk_while_opening_keeps_the_earlier_lines(tmp_path, monkeypatch):
     write(tmp_path, [1, 2])
-
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
         patch.setattr("os.fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            MetricsWriter(tmp_path, done=8)
+        MetricsWriter(tmp_path, done=8)
     assert epochs_in(tmp_path) == [1, 2]
 
 

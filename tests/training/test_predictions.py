@@ -2,6 +2,7 @@
 
 import errno
 from types import SimpleNamespace
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -158,12 +159,8 @@ def test_a_device_holds_all_runs_of_few_rows_and_no_more():
 def test_a_full_disk_stops_the_writing_and_not_the_batches(tmp_path, monkeypatch):
     """Other processes take part in every batch; one that left would hang them."""
     found, mesh, _ = batches(4, MeshShape(data=2), replicas=4)
-    asked = []
-
-    def full(self, rows):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(ShardWriter, "write", full)
+    asked, full = [], OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(ShardWriter, "write", mock.Mock(side_effect=full))
     with pytest.raises(OSError, match="No space left") as failed:
         write_share(
             (asked.append(1) or batch for batch in found),
