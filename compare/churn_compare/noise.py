@@ -292,6 +292,7 @@ def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
             at = slice(start * _ROWS, (start + 1) * _ROWS)
             predicted[run, at] = order[logits[run, at][:, order].argmax(axis=-1)]
     decided = {"values": predicted, "class_names": names, "decisions": None}
+    decided["others"] = lambda names=None: {}  # no file is read again
     both = [dataclasses.replace(side, kind="classes", **decided)] * 2
     pair = join(*both, confirm=confirm)
     doubts = class_doubts(dataclasses.replace(pair, old=side, new=side), scan(pair))
