@@ -386,10 +386,10 @@ def _ends(
         return Interval(value, np.nan, np.nan)
     known = estimate.uncertainty(clusters, mean=True)
     error = np.sqrt(known.total)
-    if error <= _NEAR * abs(value):
+    if np.sqrt(known.examples) <= _NEAR * abs(value):
         # Examples that are all alike do not show how far others may lie; numbers that
         # do not change on any example are those of the same model.
-        same = value == 0 and not name.endswith(("_old", "_new"))
+        same = value == error == 0 and not name.endswith(("_old", "_new"))
         return Interval(value, *([value] * 2 if same else [np.nan] * 2))
     half = float(known.quantile(level) * error)
     if drawn is None:
