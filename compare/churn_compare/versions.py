@@ -148,15 +148,18 @@ def compare_versions(
         if not len(examples):
             raise PredictionsError("there is no example that all versions have")
         pairs = [_on_examples(pair, examples) for pair in pairs]
-        numbers = _class_numbers(pairs)
+        every = [[*map(pair.class_name, range(pair.classes))] for pair in pairs]
+        named = dict.fromkeys(itertools.chain(*every))
+        number = dict(zip(named, range(len(named))))  # the same class in all pairs
+        numbers = [np.array([number[name] for name in of], np.int32) for of in every]
         steps: list[CompareResult] = []
         predicted: list[np.ndarray] = []
-        for pair, number in zip(pairs, numbers, strict=True):
+        for pair, own in zip(pairs, numbers, strict=True):
             scanned = scan(pair)
             steps.append(compare_pair(pair, scanned=scanned, **judged, **options))
             if not predicted:
-                predicted.append(number[scanned.old.predicted])
-            predicted.append(number[scanned.new.predicted])
+                predicted.append(own[scanned.old.predicted])
+            predicted.append(own[scanned.new.predicted])
         whole = steps[0]
         if len(steps) > 1:
             ends = _on_examples(joined(sides[0], sides[-1]), examples)
@@ -233,15 +236,6 @@ def _on_examples(pair: Pair, ids: np.ndarray) -> Pair:
     if np.array_equal(pair.ids, ids):
         return pair
     return dataclasses.replace(pair.at(rows_of(ids, pair.ids)), ids=ids)
-
-
-def _class_numbers(pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Numbers `[classes]` for each pair that mean the same in all pairs."""
-    if all(pair.class_names is None for pair in pairs):
-        return [np.arange(pair.classes, dtype=np.int32) for pair in pairs]
-    names = [[*map(pair.class_name, range(pair.classes))] for pair in pairs]
-    number = {name: n for n, name in enumerate(dict.fromkeys(itertools.chain(*names)))}
-    return [np.array([number[name] for name in of], np.int32) for of in names]
 
 
 # The files of a folder
