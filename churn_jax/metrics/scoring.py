@@ -28,7 +28,7 @@ def right(logits: Logits, labels: Labels, num_classes: int = 0):
     """
     found = predicted(logits)
     labels = jnp.broadcast_to(class_ids(labels), found.shape)
-    known = _is_class(labels, max(num_classes, jnp.shape(logits)[-1]))
+    known = (labels >= 0) & (labels < max(num_classes, jnp.shape(logits)[-1]))
     return found == labels, (found < 0) | ~known
 
 
@@ -49,14 +49,11 @@ def class_ids(labels):
     return jnp.asarray(labels).astype(jnp.int32)
 
 
-def _is_class(labels, num_classes):
-    labels = class_ids(labels)  # a narrow type cannot hold C
-    return (labels >= 0) & (labels < num_classes)
-
-
 def nan_at_unknown_labels(values: PerExample, labels: Labels, logits: Logits):
     """`values` where the label is one of the C classes, nan elsewhere."""
-    return jnp.where(_is_class(labels, logits.shape[-1]), values, jnp.nan)
+    labels = class_ids(labels)  # a narrow type cannot hold C
+    known = (labels >= 0) & (labels < logits.shape[-1])
+    return jnp.where(known, values, jnp.nan)
 
 
 def accuracy(logits: Logits, labels: Labels, mask: Mask | None = None) -> Scalar:
