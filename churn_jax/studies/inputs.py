@@ -43,7 +43,7 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
     if streamed:
         reading = data.Reading(threads=config.threads, workers=config.workers)
         size: Any = {"image_size": config.image_size, "reading": reading}
-        found = data.load_streaming(config.name, **size, **options)
+        found: Any = data.load_streaming(config.name, **size, **options)
     else:
         found = data.load(config.name, text=config.text(), **options)
     texts = not streamed and data.is_tokens(found.train.images)

@@ -125,7 +125,7 @@ def aligned(
             truth, first = of_all, name
         differ = (of_all != NO_LABEL) & (truth != NO_LABEL) & (of_all != truth)
         if differ.any():
-            known = read_class_map(class_map)
+            known: Any = read_class_map(class_map)
             every = old.class_names or () if isinstance(known, Mapping) else ()
             lone = [of for of in every if of not in {*known, *(new.class_names or ())}]
             more = f"; the class map does not have {some(lone)}" * bool(lone)

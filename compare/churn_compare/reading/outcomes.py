@@ -268,7 +268,8 @@ def _outcomes(
         return {name: first[name] for name in every}
 
     roles = {"id": id_name, "run": run_name if runs > 1 or not log else None}
-    roles |= {"target": key_name or (judged and target_name), "input": input_name}
+    truth_name = key_name or (target_name if judged else None)
+    roles |= {"target": truth_name, "input": input_name}
     used = [(role, column) for role, column in roles.items() if column]
     if log:
         read = [*log.read, *(role for role, _ in used), *sorted(chosen)]
