@@ -68,7 +68,7 @@ class Batch:
 
     def sum(self, values: jax.Array) -> jax.Array:
         """Masked sum over the examples of the *global* batch; `[..., B]` to `[...]`."""
-        total = jnp.sum(jnp.where(self._valid(values), values, 0.0), axis=-1)
+        total = jnp.sum(self.hide(values, axis=-1), axis=-1)
         return total if self.axis_name is None else jax.lax.psum(total, self.axis_name)
 
     @property
@@ -110,10 +110,6 @@ class Batch:
         shape[axis] = -1
         zero = jnp.zeros((), array.dtype)
         return jnp.where(self.mask.reshape(shape) > 0, array, zero)
-
-    def _valid(self, values: jax.Array) -> jax.Array:
-        lead = (1,) * (values.ndim - 1)
-        return jnp.broadcast_to(self.mask.reshape(*lead, -1) > 0, values.shape)
 
 
 @pytree
