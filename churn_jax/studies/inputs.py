@@ -12,7 +12,6 @@ from churn_jax.configuration.rows import MethodSpec
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.data import Dataset, Split, StreamingDataset
 from churn_jax.data.clicks import Clicks, load_clicks
-from churn_jax.data.sources import is_tfds
 from churn_jax.data.streaming import IMAGENET_STATISTICS
 from churn_jax.training.clicks import click_run
 from churn_jax.training.run import Run
@@ -46,24 +45,11 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
         found: Any = data.load_streaming(config.name, **size, **options)
     else:
         found = data.load(config.name, text=config.text(), **options)
-    texts = not streamed and data.is_tokens(found.train.images)
-    text = ("sequence_length", "vocabulary_size", "vocabulary")
-    check_read(config, texts, "texts", *text)
-    check_read(config, is_tfds(config.name), "TFDS sets", "data_dir", "manual_dir")
     moments = IMAGENET_STATISTICS
     if not isinstance(found, StreamingDataset):
         moments = data.channel_statistics(found.train.images)
     mean, std = (tuple(map(float, np.ravel(m))) for m in moments)
     return Inputs(found, mean, std)
-
-
-def check_read(config: DataConfig, read: bool, what: str, *fields: str) -> None:
-    """Refuses settings of data that the source does not read."""
-    for field in () if read else fields:
-        if getattr(config, field) != getattr(DataConfig, field):
-            raise data.DataError(
-                f"data.{field} is for {what}, which {config.name} is not; leave it out"
-            )
 
 
 class DataFacts(NamedTuple):

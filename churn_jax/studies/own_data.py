@@ -18,11 +18,11 @@ from churn_jax.configuration.network import (
 )
 from churn_jax.configuration.study import DataConfig, StudyConfig
 from churn_jax.configuration.training import OptimizerConfig, TrainConfig
-from churn_jax.data import Augmentation
+from churn_jax.data import Augmentation, DataError
 from churn_jax.methods.fields import check_whole
 from churn_jax.registry import is_own
 from churn_jax.setting_checks import check_least
-from churn_jax.studies.inputs import DataFacts, check_read, facts_of, load_inputs
+from churn_jax.studies.inputs import DataFacts, facts_of, load_inputs
 from churn_jax.studies.presets.reproducibility import paper_rows
 
 _SMALL, _LARGE = 12, 80  # sides of images: an MLP below, a ResNet for 224 pixels above
@@ -105,8 +105,15 @@ def data_facts(data: DataConfig) -> DataFacts:
             "of a function that returns a data set"
         )
     facts = facts_of(load_inputs(data, data.train_size).dataset)
-    # Not of every study: the tiny form of a preset has it for images of any kind.
-    check_read(data, facts.streamed, "images of various sizes", "image_size")
+    # Not of every study: the tiny form of a preset sets them for data of any kind.
+    texts = ("texts", facts.kind == "tokens")
+    read = {"image_size": ("images of various sizes", facts.streamed)}
+    read |= dict.fromkeys(("sequence_length", "vocabulary_size", "vocabulary"), texts)
+    for field, (what, holds) in read.items():
+        if not holds and getattr(data, field) != getattr(DataConfig, field):
+            raise DataError(
+                f"data.{field} is for {what}, which {data.name} is not; leave it out"
+            )
     return facts
 
 

@@ -63,10 +63,6 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "study own --data digits --set data.vocabulary=x",
             "data.vocabulary is for texts, which digits is not; leave it out",
         ),
-        (
-            "study digits:tiny --manual-dir none --dry-run",
-            "data.manual_dir is for TFDS sets, which digits is not; leave it out",
-        ),
         ("study own", OWN),
         ("sweep", "needs the name of a preset"),
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),
