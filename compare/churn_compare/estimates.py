@@ -290,14 +290,15 @@ class Groups:
             owner = self.group[first]
         self.owner = owner  # group of every unit
         self.found = np.bincount(owner, minlength=count)  # number of units
-        if self.cell is not None:
-            part, clusters_of = self.cell, self.found
-            if self.pooled:
-                code = part * len(sizes) + self.strata
-                _, first, part = np.unique(code, return_index=True, return_inverse=True)
-                clusters_of = np.bincount(self.strata[first], minlength=len(sizes))
+        if self.cell is not None and self.pooled:  # of rows, else of units
+            code = self.cell * len(sizes) + self.strata
+            _, first, part = np.unique(code, return_index=True, return_inverse=True)
+            clusters_of = np.bincount(self.strata[first], minlength=len(sizes))
             own = np.bincount(part)[part] / self._sizes[self.strata]
             self._left_out = left_out(own, clusters_of[self.strata])
+        elif self.cell is not None:
+            own = np.bincount(self.cell, minlength=len(owner)) / self._sizes[owner]
+            self._left_out = left_out(own, self.found[owner])
         # Effective number of units, for the interval of a share without any event.
         self.units = self.found.astype(np.float64)
         if self.pooled:
@@ -323,8 +324,9 @@ class Groups:
             moved *= (self.size / self._sizes / len(means))[self.strata]
             means = means.mean(keepdims=True)
         if self.cell is not None:
-            moved *= self._left_out
+            moved = moved * self._left_out if self.pooled else moved
             moved = np.bincount(self.cell, moved, len(self.owner))
+            moved = moved if self.pooled else moved * self._left_out
         return means, moved / self.size[self.owner]
 
     def known(self, of: PerExample, *, mean: bool = False) -> Uncertainty:
