@@ -245,7 +245,7 @@ class StudyFolder:
         kept, files = Study(self.out, self.record, ()), list(product(names, splits))
         row = self.record.row(spec.name)
         there = row is not None and not self.record.outdated(row)
-        there = there and row.files in ("", _files(self.config, spec))
+        there = there and (not row.files or row.files == _files(self.config, spec))
         found = there and all(is_stored(kept.file(*file)) for file in files)
         for file in files if found else ():
             try:

@@ -38,11 +38,10 @@ def load_inputs(config: DataConfig, train_size: int | None) -> Inputs:
         "validation": config.validation,
     }
     # Sets whose images vary in size are streamed, all others lie in memory.
-    streamed = data.is_streaming(config.name, data_dir=config.data_dir)
-    if streamed:
+    if data.is_streaming(config.name, data_dir=config.data_dir):
         reading = data.Reading(threads=config.threads, workers=config.workers)
         size: Any = {"image_size": config.image_size, "reading": reading}
-        found: Any = data.load_streaming(config.name, **size, **options)
+        found = data.load_streaming(config.name, **size, **options)
     else:
         found = data.load(config.name, text=config.text(), **options)
     moments = IMAGENET_STATISTICS

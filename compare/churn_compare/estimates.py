@@ -191,7 +191,7 @@ def difference_ends(
 def hidden(
     away: np.ndarray, plain: np.ndarray, units: np.ndarray, quantile: Given
 ) -> float:
-    """What groups with few events add to the squared half-width of their sum.
+    """Squared half-width that groups with few events add to that of their sum.
 
     Args:
         away: `[G]` distance of the end of each group's own interval.

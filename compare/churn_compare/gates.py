@@ -278,7 +278,7 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
 
 
 def check_share(value: float, what: str, least: int = 0) -> None:
-    """Raises for a number that is no share, or no change of one."""
+    """Raises for a number that is not a share, or not a change of one."""
     if not least <= value <= 1:
         got = f'got {value:g}; write 0.05 or "5%" for 5 %'
         raise GateError(f"{what} must lie between {least} and 1, {got}")

@@ -269,9 +269,9 @@ def as_slices(values: Any, what: str) -> np.ndarray:
 
 def as_names(values: Any, what: str) -> Any:
     """`as_text` in one spelling, and refused if a text is too long for a name."""
-    numbers = hasattr(values, "null_count") and arrow.types.is_integer(values.type)
+    kind = str(getattr(values, "type", getattr(values, "dtype", "")))
     names = as_text(values, what)
-    names = names if numbers else value_texts(names)
+    names = names if kind.startswith(("int", "uint")) else value_texts(names)
     check_lengths(names, what)
     return names
 
