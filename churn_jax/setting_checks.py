@@ -28,7 +28,7 @@ def check_share(what: str, value: float) -> None:
 
 
 def check_minutes(what: str, minutes: float | None) -> None:
-    """Refuses a time limit that is not a positive number; None is no limit."""
+    """Refuses a time limit that is not a positive number; None means no limit."""
     number = isinstance(minutes, numbers.Real) and not isinstance(minutes, bool)
     if minutes is not None and not (number and 0 < minutes < math.inf):
         raise ValueError(f"{what} must be a positive number; got {minutes!r}")

@@ -65,7 +65,7 @@ def prepare(
         raise DataError("digits are in the package and need no preparation")
     if not is_tfds(name):
         raise DataError(
-            f"{name} is no TFDS set and needs no preparation: give it to a study as "
+            f"{name} is not a TFDS set and needs no preparation: give it to a study as "
             "--data, or write its images to one file with --out FILE.npz"
         )
     if manual_dir is not None and not pathlib.Path(manual_dir).is_dir():

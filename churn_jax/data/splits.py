@@ -81,8 +81,8 @@ class Dataset:
         test: evaluation examples.
         num_classes: labels lie in `[0, num_classes)`.
         fingerprint: sha256 over images, labels and ids of the three splits.
-        class_names: what the classes are called, in the order of their numbers; empty
-            where the source does not say.
+        class_names: names of the classes, in the order of their numbers; empty where
+            the source does not say.
         notes: sentences on what was decided about the source, for the user.
     """
 

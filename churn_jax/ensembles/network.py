@@ -69,7 +69,7 @@ class Network:
             counts them so.
         head: the last layer alone, `(variables, features [B, D]) -> logits [B, C]`; it
             takes the first columns of wider features. None where it is not known.
-        note: a sentence for whoever trains it, such as where its weights are from.
+        note: a sentence for the user, such as where its weights come from.
         places_draws: `key` is the same on all devices that share a batch, and dropout
             depends on an example's place in the global batch; else every device has
             its own key.

@@ -43,7 +43,7 @@ def predicted(logits: Logits):
 
 
 def class_ids(labels):
-    """Labels as int32; an id of NumPy that is beyond it is -1, which is no class."""
+    """Labels as int32; -1, which is not a class, for NumPy ids that it cannot hold."""
     if isinstance(labels, np.ndarray) and labels.dtype.itemsize >= 4:
         labels = np.where((labels < 0) | (labels >= 2**31), -1, labels)
     return jnp.asarray(labels).astype(jnp.int32)

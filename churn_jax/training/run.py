@@ -172,7 +172,7 @@ class Trained:
         compile_seconds: part of them that the first call of the step took, with its
             compilation.
         parameters: trained numbers per replica.
-        identity: what it was trained as, see `churn_jax.training.checkpoint`.
+        identity: text that identifies it, see `churn_jax.training.checkpoint`.
         notes: sentences for the user about what was restored.
         scores: `churn_jax.training.click_feed.ClickScores` of a click model; None for
             all other networks.

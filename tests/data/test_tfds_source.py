@@ -113,7 +113,7 @@ def test_what_goes_wrong_while_preparing_is_one_sentence(tmp_path):
     with pytest.raises(DataError, match="digits are in the package"):
         prepare("digits")
     for name in ("none.npz", "module:function"):
-        with pytest.raises(DataError, match=f"{name} is no TFDS set.*--out FILE.npz"):
+        with pytest.raises(DataError, match=f"{name} is not a TFDS set.*--out FILE"):
             prepare(name)
     with pytest.raises(DataError, match="nowhere is not a folder"):
         prepare("mnist", data_dir=tmp_path, manual_dir=tmp_path / "nowhere")
