@@ -404,7 +404,12 @@ class _Loop:
         session.best = _update_best(session.best, state, score, np.int32(epoch))
         small, scores = fetch((small_fields(state), scores))
         found: dict[str, Any] = {}
-        for weights, (accuracy, nll, predicted) in scores.items():
+        for weights, (accuracy, nll, predicted, sums_to_one) in scores.items():
+            if sums_to_one:
+                raise ValueError(
+                    f"{self.run.name}: the network returns probabilities; losses take "
+                    "logits, so leave the softmax out"
+                )
             found[f"accuracy{weights}"] = np.where(small.alive, accuracy, np.nan)
             if not weights:
                 found["nll"] = np.where(small.alive, nll, np.nan)
@@ -460,10 +465,12 @@ _update_best = jax.jit(BestState.update)
 
 @jax.jit
 def _scores(logits: jax.Array, labels: jax.Array):
-    """Accuracy `[R]`, NLL `[R]` and predicted classes `[R, N]`."""
+    """Accuracy `[R]`, NLL `[R]`, classes `[R, N]`, True if rows sum to one."""
     accuracy = jax.vmap(metrics.accuracy, (0, None))(logits, labels)
     nll = jax.vmap(metrics.negative_log_likelihood, (0, None))(logits, labels)
-    return accuracy, nll, jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    off = jnp.where(logits < 0.0, 1.0, jnp.abs(jnp.sum(logits, -1, keepdims=True) - 1))
+    classes = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return accuracy, nll, classes, jnp.max(off) < 1e-3
 
 
 def _mean_churn(predicted: np.ndarray, alive) -> float:

@@ -15,8 +15,17 @@ import pytest
 from rich.console import Console
 
 from churn_jax.configuration.record import Stopped
+from churn_jax.ensembles import Group, from_function
 from churn_jax.methods import ERM, EnsembleDistillation, MinimumEntropy
-from churn_jax.training import Interrupted, OptimizerConfig, Progress, loop, progress
+from churn_jax.training import (
+    Interrupted,
+    OptimizerConfig,
+    Progress,
+    Run,
+    TrainConfig,
+    loop,
+    progress,
+)
 from churn_jax.training.checkpoint import Checkpoints
 from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.progress import COMPILING, Display, Work, line_interval
@@ -133,6 +142,13 @@ def test_a_run_that_cannot_be_trained_says_so():
         train(run_of(ENTROPY), digits(), loggers=["csv"])
     with pytest.raises(ValueError, match="the method has 1 members, the committee 2"):
         dataclasses.replace(run_of(ERM(members=2)), method=ERM())
+    softmax = from_function(
+        lambda key, x: jax.random.normal(key, (x[0].size, 10)),
+        lambda kernel, x: jax.nn.softmax(x.reshape(len(x), -1) @ kernel),
+    )
+    run = Run("soft", ERM(), (Group(softmax, 1),), TrainConfig(replicas=2, epochs=1))
+    with pytest.raises(ValueError, match=r"^soft: the network returns prob"):
+        train(run, digits())
 
 
 def test_students_of_a_stopped_replica_are_reported():
