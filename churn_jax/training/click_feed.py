@@ -159,13 +159,12 @@ class ClickFeed:
         part, rest = slice(low, end), (0, length - count)
         scores = np.pad(self.scores[alive, part], ((0, 0), rest))
         labels = np.pad(self.data.train.labels[part], rest)
-        found: dict[str, Any] = {}
-        of = _figures(scores, labels, np.arange(length) < count)
-        for name, value in fetch(of).items():
-            found[name] = np.full(alive.shape, np.nan) if value.ndim else float(value)
-            if value.ndim:
-                found[name][alive] = value
-        return found
+        found = fetch(_figures(scores, labels, np.arange(length) < count))
+        row = np.cumsum(alive) - 1
+        return {
+            name: np.where(alive, x[row], np.nan) if x.ndim else float(x)
+            for name, x in found.items()
+        }
 
     def result(self, state, inputs) -> ClickScores:
         """The scores of the stream, and of the held-out part by the last state."""

@@ -58,12 +58,10 @@ def check_run(run: Run, dataset) -> None:
         _check_network(run, group, example, dataset.num_classes)
     if is_tokens(example):
         splits = (dataset.train, dataset.validation, dataset.test)
-        ends = [
-            [int(end(s.images)) for s in splits if len(s)] for end in (np.min, np.max)
-        ]
-        if (least := min(ends[0])) < 0:
+        ids = [split.images for split in splits if len(split)]
+        if (least := min(map(np.min, ids))) < 0:
             raise ValueError(f"{run.name}: token ids must not be negative; got {least}")
-        _check_tokens(run, example, max(ends[1]))
+        _check_tokens(run, example, max(map(np.max, ids)))
 
 
 def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
@@ -87,10 +85,7 @@ def check_teacher_classes(
 ) -> None:
     """Refuses a teacher or an old model whose logits are not of the data's classes."""
     for network in (group.network for group in teacher.groups):
-        variables = jax.eval_shape(network.init, jax.random.key(0), example)
-        apply = functools.partial(network.apply, train=False)
-        outputs, _ = jax.eval_shape(apply, variables, example)
-        if (known := outputs.logits.shape[-1]) != classes:
+        if (known := _traced(network, example, shards=1)[0][-1]) != classes:
             raise ValueError(
                 f"{student.name}: its teacher {network.name} returns {known} logits, "
                 f"not {classes}; wrap it in "
