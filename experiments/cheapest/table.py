@@ -23,6 +23,7 @@ import churn_compare
 from churn_compare.array_files import write_file
 from churn_compare.documents import Records, csv_text
 from churn_jax.analysis import cross_fitted_selection
+from churn_jax.analysis.significance import Difference, paired_leave_one_out_test
 from churn_jax.configuration.study import StudyConfig
 from churn_jax.reports import predictions
 from churn_jax.reports.artefacts import read_study
@@ -116,8 +117,9 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
     """The retrained and the fine-tuned network, served together with the old one.
 
     `churn_compare.repair` chooses the rule of run r on the validation examples: a
-    blend, a gate, or to keep the old version somewhere. Differences are paired by run,
-    to the retrained network as it is.
+    blend, a gate, or to keep the old version somewhere. Differences are to the
+    retrained network as it is: in flips over all pairs of runs, as in `updates.csv`, in
+    errors run by run.
     """
     splits = {split: predictions(folder, split) for split in ("test", "validation")}
 
@@ -135,6 +137,7 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
     }
     flips = {name: np.mean(right["old"] & ~of, axis=-1) for name, of in right.items()}
     errors = {name: 1 - of.mean(-1) for name, of in right.items()}
+    pairs = np.array([np.mean(of & ~right["none"], axis=-1) for of in right["old"]])
     found = []
     for name in [*right][1:]:
         results = [
@@ -151,13 +154,23 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
         for key, of in {
             "churn": churn,
             "error": error,
-            "delta_churn": churn - flips["none"],
             "delta_error": error - errors["none"],
         }.items():
             mean = over_runs(of)
             line |= {key: mean.mean, f"{key}_stderr": mean.stderr}
+        change = fewer_flips(churn, pairs)
+        line["delta_churn"] = change.difference
+        line["delta_churn_stderr"] = change.stderr
         found.append(line)
     return found
+
+
+def fewer_flips(own: np.ndarray, pairs: np.ndarray) -> Difference:
+    """NFR of updates from run r to run r, `[R]`, minus that of all pairs, `[R, R]`."""
+    kept = ~np.eye(len(own), dtype=bool)
+    without = np.array([pairs[np.ix_(k, k)].mean() for k in kept])
+    each = np.array([own[k].mean() for k in kept])
+    return paired_leave_one_out_test(own.mean(), pairs.mean(), each, without)
 
 
 def selection_line(folder: Path, config: StudyConfig) -> Line:

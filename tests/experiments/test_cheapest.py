@@ -51,6 +51,16 @@ def test_the_front_by_hand():
     assert table.comparable({"delta_error": np.nan})  # no treatment itself
 
 
+def test_a_served_update_is_compared_with_all_pairs_of_the_retrained_one():
+    pairs = np.arange(9.0).reshape(3, 3) / 100
+    change = table.fewer_flips(np.array([0.01, 0.02, 0.06]), pairs)
+    np.testing.assert_allclose(change.difference, 0.03 - 0.04)
+    # Without one run each: 0.04, 0.035, 0.015 of own pairs; 0.06, 0.04, 0.02 of all.
+    left_out = np.array([-0.02, -0.005, -0.005])
+    spread = np.sum((left_out - left_out.mean()) ** 2)
+    np.testing.assert_allclose(change.stderr, np.sqrt(2 / 3 * spread))
+
+
 def test_equal_numbers_are_equal_figures(tmp_path):
     lines = [_line(1, 1, 0.10) | {"label": "plain"}, _line(2, 2, 0.05) | {"label": "2"}]
     path, texts = tmp_path / "front.svg", set()
