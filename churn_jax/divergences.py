@@ -7,6 +7,7 @@ Everything is float32, in log space, per example, without reduction.
 import jax
 import jax.numpy as jnp
 
+from churn_compare.class_sets import known_classes
 from churn_jax._checks import check_logits
 from churn_jax.typing import Logits, PerExample
 
@@ -14,6 +15,15 @@ from churn_jax.typing import Logits, PerExample
 def log_probs(logits: Logits) -> Logits:
     """Log-probabilities in float32, `log softmax(logits)`; shape `[..., C]`."""
     return jax.nn.log_softmax(jnp.asarray(logits).astype(jnp.float32), axis=-1)
+
+
+def modelled(logits):
+    """True for all classes but those that a network does not know: `[..., C]` bool.
+
+    A logit of `-inf` is a class that it calls impossible.
+    """
+    z = jnp.asarray(logits)
+    return known_classes(z) | (z == -jnp.inf)
 
 
 def weighted(log_p, term):

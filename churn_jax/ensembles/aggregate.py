@@ -224,11 +224,12 @@ def diagonal_fisher(
             return log_p, jnp.exp(log_p)
 
         slopes, p = jax.jacrev(scores, has_aux=True)(params)
-        seen = jax.tree.map(
-            lambda s: jnp.einsum("c,c...->...", p, jnp.square(s), precision="highest"),
-            slopes,
-        )
-        return jax.tree.map(jnp.add, total, seen), None
+
+        def seen(slope):
+            square = jnp.square(slope.astype(jnp.float32))
+            return jnp.einsum("c,c...->...", p, square, precision="highest")
+
+        return jax.tree.map(lambda t, s: t + seen(s), total, slopes), None
 
     zeros = jax.tree.map(lambda w: jnp.zeros(jnp.shape(w), jnp.float32), params)
     total, _ = jax.lax.scan(add, zeros, inputs)

@@ -6,7 +6,7 @@ import optax
 from jax.typing import ArrayLike
 
 from churn_jax._checks import check_labels, check_logits, known_number
-from churn_jax.divergences import log_probs
+from churn_jax.divergences import log_probs, modelled
 from churn_jax.typing import Array, Labels, Logits, PerExample
 
 
@@ -94,7 +94,8 @@ def label_smoothing(
 ) -> PerExample:
     """Cross-entropy with a smoothed label, in nats.
 
-    `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`.
+    `-sum_c y(c) log f(c)` with `y = (1 - s) onehot(label) + s / C`, `f = softmax`; C
+    counts no class with `UNKNOWN_LOGIT`, and the sum has no term of one.
 
     Args:
         logits, labels: as in `cross_entropy`; errors as there, and for smoothing.
@@ -115,7 +116,8 @@ def label_smoothing(
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
     hard = cross_entropy(logits, labels)
     s = jnp.asarray(smoothing, jnp.float32)
-    uniform = jnp.where(s > 0.0, s * jnp.mean(log_probs(logits), axis=-1), 0.0)
+    mean = jnp.mean(log_probs(logits), axis=-1, where=modelled(logits))
+    uniform = jnp.where(s > 0.0, s * mean, 0.0)
     loss = (1.0 - s) * hard - uniform  # not 0 * inf of a class that is excluded
     return jnp.where((s == 1.0) & (hard == jnp.inf), hard, loss)
 

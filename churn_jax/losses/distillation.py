@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from churn_jax._checks import check_logits, check_same_shape, known_number
-from churn_jax.divergences import kl_divergence, log_probs, weighted
+from churn_jax.divergences import kl_divergence, log_probs, modelled, weighted
 from churn_jax.typing import Array, Logits, PerExample, Scalar
 
 # The largest concentration's. A Dirichlet this sharp spreads by 3e-7, which float32
@@ -160,10 +160,11 @@ def dirichlet_nll(
         raise ValueError(f"smoothing must be between 0 and 1; got {smoothing}")
     tau = jnp.asarray(temperature, jnp.float32)
     gamma = jnp.asarray(smoothing, jnp.float32)
-    classes = student.shape[-1]
+    known = modelled(student)
+    classes = jnp.sum(known, axis=-1, keepdims=True, dtype=jnp.float32)
     log_teachers = jnp.logaddexp(
         log_probs(teachers / tau) + jnp.log1p(-gamma),
-        jnp.log(gamma) - math.log(classes),
+        (jnp.log(gamma) - jnp.log(classes))[None],
     )
     log_p = jnp.mean(log_teachers, axis=0)
     log_a = student / tau
@@ -176,10 +177,11 @@ def dirichlet_nll(
     # every concentration; of the terms in x log x only the divergence is left.
     divergence = jnp.sum(weighted(log_mean, log_mean - log_p), axis=-1)
     precision = jnp.exp(log_total) * (1.0 + excess[..., 0])
+    of_classes = _log_gamma_residual(log_a) - 0.5 * log_a + log_p
     return (
         precision * divergence
         + 0.5 * log_total
         - _log_gamma_residual(log_total)
-        + jnp.sum(_log_gamma_residual(log_a) - 0.5 * log_a + log_p, axis=-1)
-        + 0.5 * (classes - 1) * math.log(2.0 * math.pi)
+        + jnp.sum(of_classes, axis=-1, where=known)
+        + 0.5 * (classes[..., 0] - 1) * math.log(2.0 * math.pi)
     )

@@ -9,15 +9,18 @@ import jax.numpy as jnp
 
 from churn_jax import divergences
 from churn_jax._checks import check_logits
-from churn_jax.typing import Logits, PerExample
+from churn_jax.typing import Array, Logits, PerExample
 
 
-def _kept_log_probs(logits: Logits, top_k: int | None) -> Logits:
-    """Log-probabilities of the `top_k` most likely classes; all of them for None."""
+def _kept(logits: Logits, top_k: int | None) -> tuple[Logits, Array]:
+    """Log-probabilities of the `top_k` likeliest classes, and which are modelled.
+
+    All of them for None.
+    """
     check_logits(logits=logits)
-    log_p = divergences.log_probs(logits)
+    log_p, modelled = divergences.log_probs(logits), divergences.modelled(logits)
     if top_k is None:
-        return log_p
+        return log_p, modelled
     if isinstance(top_k, bool) or not isinstance(top_k, int):
         raise TypeError(
             f"top_k must be a Python int (it sets a shape); got {type(top_k).__name__}"
@@ -27,7 +30,8 @@ def _kept_log_probs(logits: Logits, top_k: int | None) -> Logits:
         raise ValueError(
             f"top_k must be between 1 and the number of classes, {classes}; got {top_k}"
         )
-    return jax.lax.top_k(log_p, top_k)[0]
+    kept, places = jax.lax.top_k(log_p, top_k)
+    return kept, jnp.take_along_axis(modelled, places, axis=-1)
 
 
 def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
@@ -60,7 +64,7 @@ def entropy(logits: Logits, top_k: int | None = None) -> PerExample:
     References:
         [reproducibility] Eq. 6
     """
-    log_p = _kept_log_probs(logits, top_k)
+    log_p, _ = _kept(logits, top_k)
     return -jnp.sum(divergences.weighted(log_p, log_p), axis=-1)
 
 
@@ -87,13 +91,15 @@ def uniform_symmetric_kl(logits: Logits, top_k: int | None = None) -> PerExample
     Notes:
         The objective subtracts it, so that objective is unbounded below. The gradient
         in a logit is `f_i (log f_i + H(f)) + f_i - 1/C`: at most `1 + log C` in size.
-        A kept logit of `-inf` makes the value infinite, as the equation says. The
-        plain sum over the top k is our reading of the paper (see `entropy`).
+        A kept logit of `-inf` makes the value infinite, as the equation says. C counts
+        no class with `UNKNOWN_LOGIT`, and the sum has no term of one. The plain sum
+        over the top k is our reading of the paper (see `entropy`).
 
     References:
         [reproducibility] Eq. 7
     """
-    log_p = _kept_log_probs(logits, top_k)
-    num_classes = jnp.shape(logits)[-1]
-    difference = jnp.exp(log_p) - 1.0 / num_classes
-    return jnp.sum(difference * (log_p + jnp.log(float(num_classes))), axis=-1)
+    log_p, kept = _kept(logits, top_k)
+    modelled = divergences.modelled(logits)
+    classes = jnp.sum(modelled, axis=-1, keepdims=True, dtype=jnp.float32)
+    terms = (jnp.exp(log_p) - 1.0 / classes) * (log_p + jnp.log(classes))
+    return jnp.sum(terms, axis=-1, where=kept)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from churn_compare.class_sets import known_classes
 from churn_jax import losses
 from churn_jax.lazy import jax, jnp
 from churn_jax.methods.base import Method, Ramp, deploy
@@ -49,9 +50,9 @@ class AntiDistillation(Method):
         label_reduction: how `L_label` is taken over the B examples of the global batch,
             which the paper does not say: the `mean`, or the `sum`. With `sum` the
             objective is `1/B (sum L_label + lambda L_AD)`, so that a learning rate
-            means the same in both: the penalty weighs `lambda / B`, also in a last
-            batch that is not full. The presets of the paper's tables take the sum,
-            since the paper's lambdas fit that reading.
+            means the same in both. Of a last batch with n < B examples it is
+            `1/n sum L_label + lambda/B L_AD`. The presets of the paper's tables take
+            the sum, since the paper's lambdas fit that reading.
         penalty: `correlation` (Eqs. 2 and 5), `covariance` (Eq. 3),
             `residual_correlation` (Eq. 4), `orthogonalized` (Gram-Schmidt before the
             correlation), `difference` (Eq. 7), `inverse_difference` (its reciprocal)
@@ -235,6 +236,8 @@ class AntiDistillation(Method):
                 f"on={self.on!r} needs networks whose outputs have .{self.on}; these "
                 "have none"
             )
+        if self.on == "logits":  # a class that no component knows varies with none
+            return jnp.where(known_classes(signal), signal, 0.0)
         return signal
 
     def _penalty(self, signal, batch: Batch):

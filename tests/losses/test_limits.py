@@ -58,8 +58,8 @@ def test_uniform_is_the_extreme_of_both_and_one_hot_the_other():
 
 @pytest.mark.parametrize("top_k", [None, 3])
 def test_skl_is_unbounded_but_its_gradient_is_bounded(rng, top_k):
-    for size in (0.0, 1.0, 30.0, 1e3, 1e4):
-        z = (size * rng.normal(size=(64, 4))).astype(np.float32)
+    for size in (0.0, 1.0, 30.0, 1e3, 1e4):  # below -5000 lie unknown classes
+        z = (size * np.maximum(rng.normal(size=(64, 4)), -0.49)).astype(np.float32)
         _, grad = regularizer("skl", z, top_k)
         assert np.max(np.abs(grad)) <= 1.0 + np.log(4.0)
         if top_k is None:
@@ -213,6 +213,33 @@ def unknown_to(z, *classes):
     z = np.array(z, np.float32)
     z[..., list(classes)] = UNKNOWN_LOGIT
     return z
+
+
+def smoothed(z):
+    return losses.label_smoothing(z, jnp.ones(len(z), int), 0.2)
+
+
+def towards_itself(z):
+    return losses.dirichlet_nll(student_logits=z, teacher_logits=z[None, :, ::-1])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.uniform_symmetric_kl,
+        partial(losses.uniform_symmetric_kl, top_k=4),
+        smoothed,
+        towards_itself,
+    ],
+)
+def test_a_loss_over_all_classes_is_that_of_a_network_without_unknown_ones(loss):
+    known = [0, 1, 3, 4]
+    z = unknown_to(normal(3, 6, 5), 2)
+    slope = jax.jit(jax.value_and_grad(lambda z: jnp.sum(loss(z))))
+    (value, grad), (expected, of_known) = slope(z), slope(z[:, known])
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(grad[:, known], of_known, rtol=1e-5, atol=1e-6)
+    assert not np.any(grad[:, 2])
 
 
 def test_a_class_the_old_model_does_not_know_costs_nothing_and_pulls_nothing():

@@ -17,7 +17,7 @@ from churn_jax.ensembles import (
     from_function,
     from_linen,
 )
-from churn_jax.methods import AntiDistillation
+from churn_jax.methods import UNKNOWN_LOGIT, AntiDistillation
 from churn_jax.methods.anti_distillation import PENALTIES
 from churn_jax.models import Gate
 from churn_jax.training.predictions import predict_split
@@ -168,6 +168,14 @@ class TestSamples:
         )(LOGITS)
         assert value == 0.0
         np.testing.assert_array_equal(gradient, 0.0)
+
+
+@pytest.mark.parametrize("penalty", ["correlation", "orthogonalized"])
+def test_a_class_that_no_component_knows_is_not_penalised(penalty):
+    method, batch = AntiDistillation(members=MEMBERS, penalty=penalty), batch_of(LABELS)
+    narrow = np.pad(LOGITS, ((0, 0), (0, 0), (0, 1)), constant_values=UNKNOWN_LOGIT)
+    found = [term(method, {"logits": z}, batch) for z in (LOGITS, narrow)]
+    np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 @pytest.mark.parametrize("penalty", ["correlation", "covariance"])
