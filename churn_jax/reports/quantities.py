@@ -304,7 +304,7 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
                 f"no column {name!r} can be shown; known: {', '.join(QUANTITIES)}"
                 f"{did_you_mean(name, QUANTITIES)}"
             )
-    found = [QUANTITIES[name] for name in columns]
+    found = [QUANTITIES.find(name) for name in columns]
     headings = [one.heading for one in found]
     if twice := {heading for heading in headings if headings.count(heading) > 1}:
         raise ValueError(

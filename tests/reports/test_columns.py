@@ -141,6 +141,8 @@ def test_a_column_unknown_here_is_told_and_left_out(tmp_path):
     assert report.remarks == ("The study names an unknown column 'charm'.",)
     with pytest.raises(ValueError, match="no column 'charm' can be shown; known: acc"):
         recorded_columns(("accuracy", "charm"))
+    with pytest.raises(ValueError, match=r"no_mod:x: no_mod cannot be imported \("):
+        recorded_columns(("accuracy", "no_mod:x"))
 
 
 def test_two_functions_of_ones_own_are_two_columns(own_columns):
