@@ -256,9 +256,11 @@ def _images(where: str, values: Any) -> np.ndarray:
     if _is_frame(values):
         values = _table(where, values)
     images = as_array(where, "images", values)
-    if images.dtype == object:
+    if images.dtype.kind not in "biuf":
         kind = type(images.flat[0]).__name__ if images.size else "nothing"
-        raise DataError(f"{where}: images must be numbers; got objects ({kind})")
+        raise DataError(
+            f"{where}: images must be real numbers; got {images.dtype} ({kind})"
+        )
     if images.dtype == bool:
         return images.astype(np.float32)
     if images.dtype == np.uint8 and images.ndim == 3:
