@@ -304,7 +304,7 @@ def test_methods_are_added_by_their_names():
     rows = [as_row("MinimumEntropy"), as_row(f"{__name__}:Mine")]
     assert [row.name for row in rows] == ["minimum_entropy", "mine"]
     assert rows[1].method == Mine() and rows[1].label == "Mine"
-    with pytest.raises(ValueError, match="elodi needs the name of its teacher"):
+    with pytest.raises(ValueError, match=r"^elodi: it needs a teacher; give it as Me"):
         dataclasses.replace(preset("digits"), methods=(as_row("ELODI"),))
     file = Path(__file__).relative_to(Path.cwd())
     assert as_row(f"{file}:Mine").method == Mine()

@@ -1,5 +1,6 @@
 """`--list`: all that has a name on the command line; and `churn-jax equations`."""
 
+import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,8 +26,9 @@ def print_list(options: Any) -> int:
         from churn_jax.studies.presets import as_row, preset
 
         config = unknown() if name == OWN else preset(name)
-        rows = [*config.methods, *map(as_row, flat(options.method))]
-        lines = {row.name: row.label for row in rows}
+        rows = (*config.methods, *map(as_row, flat(options.method)))
+        config = dataclasses.replace(config, methods=rows)  # refuses what cannot be
+        lines = {row.name: row.label for row in config.methods}
     else:
         print("\n".join(_everything()))
         return 0

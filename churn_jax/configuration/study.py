@@ -186,7 +186,7 @@ class StudyConfig:
                 ),
                 (
                     train.replicas != self.train.replicas,
-                    f"{spec.name} has {train.replicas} replicas, the study "
+                    f"it has {train.replicas} replicas, the study "
                     f"{self.train.replicas}; rows are compared run by run",
                 ),
                 (
@@ -196,7 +196,8 @@ class StudyConfig:
                 ),
                 (
                     spec.method.needs_teacher and not spec.taught,
-                    f"{spec.name} needs the name of its teacher method",
+                    "it needs a teacher; give it as MethodSpec(..., teacher=NAME), "
+                    "where NAME is another row's",
                 ),
                 (
                     len({n for n in train.numbers if 0 <= n < NETWORK})

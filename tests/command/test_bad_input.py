@@ -63,6 +63,7 @@ OWN = "own data needs --data: an .npz file, a TFDS name"
             "study own --data digits --set data.vocabulary=x",
             "data.vocabulary is for texts, which digits is not; leave it out",
         ),
+        ("study digits --list --method ELODI", "elodi: it needs a teacher; give"),
         ("study own", OWN),
         ("sweep", "needs the name of a preset"),
         ("sweep digitz codistill_skl.beta", "unknown preset 'digitz'"),

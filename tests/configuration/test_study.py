@@ -145,7 +145,7 @@ def follows(*names):
 
 test_studies_that_cannot_be_are_refused = refusals(
     ([BASELINE, BASELINE], "two methods have one name"),
-    ([taught(teacher=None)], "student needs the name of its teacher"),
+    ([taught(teacher=None)], "student: it needs a teacher; give it as Meth"),
     ([STUDENT], "student is taught by 'ensemble', which is not in the study"),
     ([taught(start="lost"), ENSEMBLE], "student is taught by 'lost', which is not"),
     ([row(start="row")], "row would be taught by itself: row <- row"),
@@ -170,7 +170,7 @@ test_studies_that_cannot_be_are_refused = refusals(
     ([row(("seeds", "fixed"))], r"seeds must be a Seeds, or name.*\(seeds.base\)"),
     ([row(("seeds.init", "same"))], "row: seeds.init must be one of fixed, varied"),
     ([row(("epochs", 0))], "row: epochs must be at least 1; got 0"),
-    ([row(("replicas", 3))], "row has 3 replicas, the study 10"),
+    ([row(("replicas", 3))], "row: it has 3 replicas, the study 10"),
     call=lambda rows: study(*rows),
 )
 

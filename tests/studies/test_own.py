@@ -321,7 +321,7 @@ def test_versions_of_a_model_are_updates(configured):
         ({"minutes": "1"}, "^minutes must be a positive number; got '1'"),
         ({"validation": DATA[1]}, "validation is a count or a share; examples of your"),
         ({"minutes": 0}, "^minutes must be a positive number; got 0"),
-        ({"methods": [EnsembleDistillation()]}, "needs the name of its teacher"),
+        ({"methods": [EnsembleDistillation()]}, "it needs a teacher"),
         ({"model": 3}, "3 cannot be registered as a network"),
         ({"model": Nnx(10, rngs=nnx.Rngs(0))}, "has its weights already"),
         ({"model": nn.Sequential([nn.relu])}, "Sequential@.* has no parameters"),
