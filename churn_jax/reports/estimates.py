@@ -57,7 +57,8 @@ UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 def over_runs(values: Any) -> Estimate:
     """Estimate of one number per run, `[R]`."""
     runs = len(values)
-    std = float(values.std(ddof=1)) if runs > 1 else np.nan
+    with np.errstate(invalid="ignore"):  # a log loss may be infinite
+        std = float(values.std(ddof=1)) if runs > 1 else np.nan
     return Estimate(float(values.mean()), std, float(std / np.sqrt(runs)))
 
 
@@ -139,22 +140,14 @@ _UNTESTED = Difference(np.nan, np.nan, np.nan, np.nan, runs=0)
 FEWEST_RUNS = 3  # a test of two runs has one degree of freedom and next to no power
 ENOUGH_RUNS = 5  # to say which row is best: of fewer, a single one may decide
 _LESS_MORE = ("reduces", "increases")
-# Quantities that rows are compared in: in words, the verbs of less and more, whether in
-# points, and why a test without runs in common was not made.
+# Quantities that rows are compared in: in words, verbs of less and more, if in points.
 COMPARED = {
-    "churn": ("churn", _LESS_MORE, True, ""),
-    "accuracy": ("accuracy", ("lowers", "raises"), True, ""),
-    "prediction_difference": (
-        *("Δ₁", _LESS_MORE, False),
-        "since the rows do not have the same runs",
-    ),
-    "calibrated_nll": (
-        *("calibrated NLL", _LESS_MORE, False),
-        "since no run has it on both sides",
-    ),
-    "nll": ("log loss", ("lowers", "raises"), False, ""),
+    "churn": ("churn", _LESS_MORE, True),
+    "accuracy": ("accuracy", ("lowers", "raises"), True),
+    "prediction_difference": ("Δ₁", _LESS_MORE, False),
+    "calibrated_nll": ("calibrated NLL", _LESS_MORE, False),
+    "nll": ("log loss", ("lowers", "raises"), False),
 }
-_RATE = (True, "")  # of an update
 
 
 class Change(NamedTuple):
@@ -163,10 +156,13 @@ class Change(NamedTuple):
     quantity: str  # one of `COMPARED`
     difference: Difference
     p: float
+    why: str = ""  # why it is not tested, a clause; empty for too few runs
 
     @property
     def effect(self) -> int | None:
         """Its sign, 0 where no difference is detected, None where it is not tested."""
+        if self.difference.difference == np.inf:
+            return 1
         if not np.isfinite(self.p) or self.difference.runs < FEWEST_RUNS:
             return None
         return int(np.sign(self.difference.difference)) if self.p < SIGNIFICANT else 0
@@ -205,7 +201,7 @@ class Change(NamedTuple):
     @property
     def cells(self) -> tuple[Cell | str, str]:
         """`-1.83` with its interval below it, in points or as it is, and its p."""
-        found, (*_, points, _) = self.difference, COMPARED.get(self.quantity, _RATE)
+        found, points = self.difference, COMPARED.get(self.quantity, (True,))[-1]
         if not np.isfinite(found.difference):
             return ABSENT, ABSENT
         scale, digits = (100, 2) if points else (1, 4)
@@ -216,9 +212,11 @@ class Change(NamedTuple):
     @property
     def verdict(self) -> str:
         """One clause: `"reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)"`."""
-        (what, verbs, points, why), found = COMPARED[self.quantity], self.difference
-        if why and not found.runs:
-            return f"{what} is not tested, {why}"
+        (what, verbs, points), found = COMPARED[self.quantity], self.difference
+        if self.why:
+            return f"{what} is not tested, since {self.why}"
+        if found.difference == np.inf:
+            return f"{what} is infinite"
         if (sign := self.effect) is None:
             return f"too few runs to test {what} ({found.runs} in common)"
         text = p_value(self.p)
@@ -249,8 +247,9 @@ def compare_with_baseline(
     }
     for quantity in COMPARED:
         differences = [paired(quantity, summaries[name], base) for name in found]
-        for changes, one in zip(found.values(), adjusted(quantity, differences)):
-            changes[quantity] = one
+        for name, one in zip(found, adjusted(quantity, differences)):
+            why = untestable(quantity, summaries[name], base)
+            found[name][quantity] = one._replace(why=why)
     return found
 
 
@@ -264,14 +263,12 @@ def paired(
     quantity: str, a: MethodSummary | None, b: MethodSummary | None
 ) -> Difference:
     """`a` minus `b` over the seeds that finished in both, paired by seed."""
-    if a is None or b is None:
+    if a is None or b is None or untestable(quantity, a, b):
         return _UNTESTED
     ours, theirs = _shared(a, b)
     if not ours:
         return _UNTESTED
     if quantity in a.set_values:
-        if a.runs != b.runs:  # it is a number of the whole set
-            return _UNTESTED
         means = getattr(a, quantity).mean, getattr(b, quantity).mean
         without = a.set_values[quantity], b.set_values[quantity]
         return paired_leave_one_out_test(*means, *without)
@@ -280,9 +277,25 @@ def paired(
             a.pair_values[quantity][np.ix_(ours, ours)],
             b.pair_values[quantity][np.ix_(theirs, theirs)],
         )
+    with np.errstate(invalid="ignore"):  # a log loss may be infinite
+        values = a.run_values[quantity][ours], b.run_values[quantity][theirs]
+        return paired_t_test(*values)
+
+
+def untestable(quantity: str, a: MethodSummary, b: MethodSummary) -> str:
+    """Why a number of `a` is not compared with that of `b`; empty where it is."""
+    if quantity in a.set_values and quantity in b.set_values:
+        # It is a number of the whole set.
+        return "" if a.runs == b.runs else "the rows do not have the same runs"
+    if quantity in a.pair_values:
+        return ""
     if quantity not in a.run_values or quantity not in b.run_values:
-        return _UNTESTED  # without validation predictions nothing is calibrated
-    return paired_t_test(a.run_values[quantity][ours], b.run_values[quantity][theirs])
+        return "no run has it on both sides"  # one lacks validation predictions
+    known = (tuple(np.flatnonzero(one.known)) for one in (a, b))
+    if quantity in ("nll", "calibrated_nll") and len({*known}) > 1:
+        return "the rows do not know the same classes"
+    finite = np.isfinite(b.run_values[quantity]).all()
+    return "" if finite else "that of the baseline is infinite"
 
 
 def with_changes(
@@ -302,19 +315,17 @@ def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estima
     """A number as a share of the baseline's, minus one; paired by run."""
     if summary is base:
         return Estimate(0.0, np.nan, np.nan)
+    ours, theirs = _shared(summary, base)
+    if not ours or untestable(name, summary, base):
+        return UNKNOWN  # a column that failed is named in the report
     with np.errstate(divide="ignore", invalid="ignore"):
-        if name in summary.set_values and name in base.set_values:
-            if summary.runs != base.runs:  # it is a number of the whole set
-                return UNKNOWN
+        if name in summary.set_values:
             ratio = getattr(summary, name).mean / getattr(base, name).mean
             # A run is left out of both sides at once: [jackknife] pp. 586-596.
             each = summary.set_values[name] / base.set_values[name]
             return Estimate(ratio - 1.0, np.nan, jackknife_stderr(each))
-        ours, theirs = _shared(summary, base)
-        if not ours or not (name in summary.run_values and name in base.run_values):
-            return UNKNOWN  # a column that failed is named in the report
         ratios = summary.run_values[name][ours] / base.run_values[name][theirs]
-        return over_runs(ratios - 1.0)
+        return over_runs(ratios - 1.0) if np.isfinite(ratios).all() else UNKNOWN
 
 
 def _shared(a: MethodSummary, b: MethodSummary) -> tuple[list[int], list[int]]:

@@ -26,7 +26,7 @@ ABSENT = "–"
 def plus_minus(mean: float, spread: float, digits: int, sign: str = "") -> str:
     """`0.213 ± 0.004`; the spread is left out, and a dash shown, where it is NaN."""
     if not math.isfinite(mean):
-        return ABSENT
+        return "∞" if mean == math.inf else ABSENT
     text = f"{mean:{sign}.{digits}f}"
     return f"{text} ± {spread:.{digits}f}" if math.isfinite(spread) else text
 

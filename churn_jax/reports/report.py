@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, rows_of
+from churn_compare.example_ids import PredictionsError, rows_of, some
 from churn_compare.store import Predictions, check_comparable, is_stored
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
@@ -230,8 +230,9 @@ class Report:
         rows = [r for r in self.rows if r.changes and self._exchangeable(r, base)]
         tested = [row for row in rows if row.gain is not None]
         if not tested:
-            few = "Best: not decided; differences are tested with"
-            return f"{few} {FEWEST_RUNS} runs or more." if rows else ""
+            said = {row.change.verdict: None for row in rows if row.change.why}
+            few = f"differences are tested with {FEWEST_RUNS} runs or more"
+            return f"Best: not decided; {'; '.join(said) or few}." if rows else ""
 
         def value(row: Row) -> float:
             return getattr(row.summary, self.headline.name).mean
@@ -313,7 +314,9 @@ class Report:
         if about.name == "churn":
             what, unit = "churn", "percentage points"
         if len({row.summary.runs for row in self.rows}) > 1:
-            unit += " over the runs that both rows have,"
+            of_set = about.name == "prediction_difference"
+            same = ", where the rows have the same runs,"
+            unit += same if of_set else " over the runs that both rows have,"
         jackknife = "" if about.name == "calibrated_nll" else " and a jackknife"
         return (
             f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
@@ -334,6 +337,7 @@ class Report:
             if row.stopped
         ]
         for i, row in enumerate(self.rows):
+            out += _likelihoods(row, self.labels)
             same = (r for r in self.rows[:i] if _equal(r.summary, row.summary))
             if (twin := next(same, None)) is not None:
                 out.append(
@@ -392,6 +396,22 @@ def _cost(row: Row, base: Row) -> str:
         if ours is not None and ours != getattr(base.info, f"{what}_cost")
     ]
     return f"; cost: {', '.join(parts)}" if parts else ""
+
+
+def _likelihoods(row: Row, labels: np.ndarray) -> Iterator[str]:
+    """Sentences about a log loss of some examples only, and one that is infinite."""
+    found = row.summary
+    if (knows := int(found.known[labels].sum())) < len(labels):
+        yield (
+            f"{row.label}: NLL, also calibrated, is of the {knows} of {len(labels)} "
+            "examples whose class it knows."
+        )
+    endless = [r for r, v in zip(found.runs, found.run_values["nll"]) if np.isinf(v)]
+    if endless:
+        yield (
+            f"{row.label}: NLL of run {some(endless)} is infinite: a label has logit "
+            "-inf."
+        )
 
 
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:

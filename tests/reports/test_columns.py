@@ -8,6 +8,7 @@ import pytest
 
 from churn_compare.store import Predictions, StoredLogits
 from churn_jax import reports
+from churn_jax.methods import UNKNOWN_LOGIT
 from churn_jax.reports import column, summarize
 from churn_jax.reports import summary as module
 from churn_jax.reports.estimates import compare_with_baseline, with_changes
@@ -128,6 +129,60 @@ def test_clicks_are_judged_by_their_log_loss_and_not_by_their_accuracy(tmp_path)
     assert float(lines[1]["delta_nll"]) == pytest.approx(loss)
     assert "delta_nll_p_holm" in lines[1]
     assert first_figure(report).title == "Log loss against reproducibility"
+
+
+def test_a_log_loss_of_other_examples_or_an_infinite_one_is_not_tested(tmp_path):
+    labels, rng = np.arange(60) % 3, np.random.default_rng(0)
+    names = ("baseline", "endless", "part", "fine")
+    rows = {name: noisy_logits(rng, labels, 5, 3, own=0.9) for name in names}
+    rows["endless"][0, 3, labels[3]] = -np.inf
+    rows["part"][..., 2] = UNKNOWN_LOGIT
+    config = {"columns": ["churn", "nll", "log_loss_change"]}
+    config["train"] = {"epochs": 1, "one_pass": {"window": 128}}
+    config["train"]["optimizer"] = {"name": "adagrad"}
+    config["model"] = {"name": "click"}
+
+    def report(baseline):
+        folder = tmp_path / baseline
+        facts = {"baseline": baseline, "config": config}
+        return reports.collect(write_study(folder, rows, labels, **facts))
+
+    of = report("baseline")
+    _, endless, part, fine = of.rows
+    assert endless.verdict.endswith("; log loss is infinite.")
+    assert endless.quality_gain == -1 and part.quality_gain is None
+    assert part.verdict.endswith(
+        "log loss is not tested, since the rows do not know the same classes."
+    )
+    changes = [row.summary.log_loss_change.mean for row in of.rows[1:]]
+    assert [*np.isfinite(changes)] == [False, False, True]
+    assert of.remarks == (
+        "Endless: NLL of run 0 is infinite: a label has logit -inf.",
+        "Part: NLL, also calibrated, is of the 40 of 60 examples whose class it knows.",
+    )
+    cells = cells_of(markdown_table(of))
+    place = cells[0].index("NLL")
+    assert cells[3][place] == "∞" and "±" in cells[4][place]
+    assert fine.quality_gain is not None
+    for row in report("endless").rows:
+        if row.changes:
+            why = "since that of the baseline is infinite."
+            part = row.info.name == "part"
+            assert row.verdict.endswith("same classes." if part else why)
+            assert np.isnan(row.summary.log_loss_change.mean)
+
+
+def test_the_conclusion_and_the_caption_say_why_nothing_was_tested(tmp_path):
+    rng = np.random.default_rng(0)
+    logits = {k: noisy_logits(rng, LABELS, 6, 2) for k in ("baseline", "a", "b")}
+    facts = {"config": {"columns": ["prediction_difference"]}}
+    facts["stopped"] = {"baseline": [{"replica": 2}]}
+    report = reports.collect(write_study(tmp_path, logits, LABELS, **facts))
+    why = "Δ₁ is not tested, since the rows do not have the same runs."
+    assert report.best == f"Best: not decided; {why}"
+    assert (
+        "Δ of Δ₁: difference, where the rows have the same runs, ag" in report.caption
+    )
 
 
 def test_a_column_unknown_here_is_told_and_left_out(tmp_path):

@@ -151,7 +151,7 @@ def test_nothing_to_summarize_and_foreign_labels_are_refused(noisy):
 def test_comparison_with_the_baseline_by_hand(summaries):
     got = compare_with_baseline(summaries, "baseline")
     assert list(got) == ["steady", "halting"]
-    (_, churn, churn_p), (_, accuracy, accuracy_p) = (
+    (_, churn, churn_p, _), (_, accuracy, accuracy_p, _) = (
         got["steady"][name] for name in ("churn", "accuracy")
     )
     np.testing.assert_allclose(churn.difference, -0.7 / 3, rtol=1e-6)

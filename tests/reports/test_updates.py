@@ -294,7 +294,7 @@ def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
     none = np.array([flips("old", "baseline", runs) for runs in sets])
     ens = np.array([flips("big", "bigger", runs) for runs in sets])
     own = np.array([flips("old", "kd", runs, own=True) for runs in sets])
-    (_, change, change_p), (_, error, _) = kd.changes
+    (_, change, change_p, _), (_, error, *_) = kd.changes
     assert change.difference == pytest.approx(own[0] - none[0])
     assert change.stderr == pytest.approx(jackknife_stderr((own - none)[1:]))
     errors = paired_t_test([0.1, 0.2, 0.2], [0.3, 0.2, 0.3])
