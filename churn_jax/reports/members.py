@@ -137,16 +137,17 @@ def reference_curve(
 ) -> ReferenceCurve | None:
     """The curve of the row that deep ensembles are read from, run by run."""
     # That called `teachers`, or else the largest ensemble that was trained without a
-    # penalty or a teacher; it must have finished and kept its members' predictions.
+    # penalty or a teacher; it must be calibrated and have its members' predictions.
     # Members that share weights are not deep ensembles.
 
     def usable(info: RowRecord) -> bool:
         folder = study.method_folder(info.name)
         there = (folder / name for name in MEMBERS.values())
-        kept = info.name in summaries and all(path.is_file() for path in there)
+        kept = info.name in fitted and all(path.is_file() for path in there)
         model = info.spec.model or study.config.model
         return kept and (model.sharing is None or info.spec.separate)
 
+    fitted = {n for n, of in summaries.items() if "calibrated_nll" in of.run_values}
     found = [info for info in study.methods if usable(info)]
     chosen = [info for info in found if info.name == _FIRST_CHOICE]
     chosen = chosen or [info for info in found if info.method.is_independent]
@@ -165,6 +166,7 @@ def reference_curve(
     if a[2] < summaries[info.name].examples:
         return None  # of some examples alone
     labels, held_out = (of.labels.astype(np.int32) for of in (test, validation))
+    known = np.flatnonzero(summaries[info.name].known)
     curves = [
         _curve(
             test.logits[run],
@@ -172,6 +174,8 @@ def reference_curve(
             validation_logits=validation.logits[run],
             validation_labels=held_out,
             subsets="all" if a[1] <= _MOST_MEMBERS else "prefixes",
+            validation_mask=np.isin(held_out, known),
+            mask=np.isin(labels, known),
         )
         for run in runs
     ]
@@ -186,8 +190,8 @@ def reference_curve(
 
 def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
     """The summary, each run's calibrated NLL placed on the curve's mean over runs."""
-    nll = summary.run_values.get("calibrated_nll")
-    if nll is None or not np.isfinite(nll).all():
+    nll = summary.run_values["calibrated_nll"]
+    if not np.isfinite(nll).all():
         return summary
     numbers = (jnp.asarray(x, jnp.float32) for x in (nll, curve.mean))
     found = jax.device_get(metrics.deep_ensemble_equivalent(*numbers))

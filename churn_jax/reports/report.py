@@ -23,6 +23,7 @@ from churn_jax.reports.estimates import (
     Estimate,
     compare_with_baseline,
     over_runs,
+    untestable,
     with_changes,
 )
 from churn_jax.reports.factors import factors_of, kind_of_churn
@@ -50,6 +51,7 @@ from churn_jax.reports.quantities import (
 from churn_jax.reports.summary import (
     AllRunsStoppedError,
     MethodSummary,
+    NoTemperatureError,
     summarize,
     with_calibration,
     with_columns,
@@ -308,7 +310,8 @@ class Report:
             notes += (
                 "DEE: size of the deep ensemble with the same calibrated NLL, by "
                 f"linear interpolation on the curve of {self.reference.label} "
-                f"({len(self.reference.mean)} members, mean over runs). "
+                f"({len(self.reference.mean)} members, mean over runs), of rows that "
+                "know the same classes. "
             )
         what, unit = f"of {about.heading}", "difference"
         if about.name == "churn":
@@ -444,6 +447,7 @@ def collected(study: Study, split: str = "test") -> Report:
         try:
             yield
         except PredictionsError as error:
+            damaged = damaged and not isinstance(error, NoTemperatureError)
             said[f"{what}: {_sentence(error)}."] = damaged
 
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
@@ -491,11 +495,16 @@ def collected(study: Study, split: str = "test") -> Report:
         with noting("There are no deep-ensemble equivalents", False):
             if (curve := reference_curve(study, summaries)) is None:
                 said[
-                    "No row has the predictions of a deep ensemble's members on both "
-                    "splits, so there are no deep-ensemble equivalents."
+                    "No row has calibrated numbers and a deep ensemble's members on "
+                    "both splits, so there are no deep-ensemble equivalents."
                 ] = False
     if curve is not None:
-        summaries = {name: equivalents(curve, of) for name, of in summaries.items()}
+        ruler = summaries[curve.name]
+        summaries |= {
+            name: equivalents(curve, of)
+            for name, of in summaries.items()
+            if not untestable("calibrated_nll", of, ruler)
+        }
     summaries = with_changes(summaries, baseline, columns)
     compared = compare_with_baseline(summaries, baseline)
     reasons = {name: one.reason for name, one in missing.items()}

@@ -53,6 +53,10 @@ class AllRunsStoppedError(PredictionsError):
     """A method without a single run that finished."""
 
 
+class NoTemperatureError(PredictionsError):
+    """A run that is right on all validation examples: the smaller T, the likelier."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MethodSummary:
     """All numbers of one method; stopped runs are in none of them.
@@ -374,6 +378,13 @@ def with_calibration(
         raise PredictionsError(
             f"no temperature fits the validation logits of runs {some(bad)}, which are "
             "NaN, or -inf at an example's label; leave such examples out"
+        )
+    low = [run for run, found in zip(runs, fitted) if found < 1e-3]
+    predicted = (validation.logits[run, kept].argmax(axis=-1) for run in low)
+    if right := [r for r, found in zip(low, predicted) if (found == held_out).all()]:
+        raise NoTemperatureError(
+            f"no temperature fits the validation logits of runs {some(right)}, which "
+            f"are right on all {len(kept)} examples; hold out more (--validation)"
         )
     every = np.ones(len(predictions.labels), bool)
     counted = {"nll": known[predictions.labels], "brier": every, "ece": every}

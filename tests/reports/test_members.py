@@ -15,7 +15,7 @@ from churn_compare.store import (
     save_predictions,
 )
 from churn_jax import reports
-from churn_jax.methods import ERM, deploy
+from churn_jax.methods import ERM, UNKNOWN_LOGIT, deploy
 from churn_jax.reports import Estimate, study_figures
 from churn_jax.reports.members import (
     MEMBERS,
@@ -392,18 +392,48 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
         held_out.logits[1, 0, held_out.labels[0]] = -np.inf
         save_predictions(path, held_out)
 
+        path = folder / "methods" / "single" / "predictions-validation.npz"
+        held_out = load_predictions(path)
+        held_out.logits[1] = 9 * np.eye(C)[held_out.labels]
+        right = folder / "methods" / "oracle" / path.name
+        save_predictions(right, held_out)
+
     report = altered(tmp_path, forget)
     for name in ("calibrated_nll", "temperature", "dee"):
         found = numbers(report, name)
-        assert np.isnan(found["student"]) and np.isnan(found["deaf"])
-        assert np.isfinite(found["single"]) and np.isfinite(found["oracle"])
+        assert all(np.isnan(found[k]) for k in ("student", "deaf", "oracle"))
+        assert np.isfinite(found["single"])
     student = next(r for r in report.rows if r.info.name == "student")
     assert student.verdict.startswith("Calibrated NLL is not tested, since no run has")
-    torn, barred = sorted(report.unreadable, reverse=True)
+    right, torn, barred = sorted(report.unreadable, reverse=True)
+    assert right == (
+        "Oracle has no calibrated numbers: no temperature fits the validation logits "
+        f"of runs 1, which are right on all {N} examples; hold out more (--validation)."
+    )
+    assert [report.unreadable[x] for x in (right, torn, barred)] == [False, True, True]
     assert torn.startswith("Deaf has no calibrated numbers: ")
     assert barred.startswith("Alike has no calibrated numbers: no temperature fits")
     assert "runs 1, which are" in barred
     assert "| – |" in markdown_table(report)
+
+
+def test_equivalents_are_of_rows_that_know_the_same_classes(tmp_path):
+    def hide(folder):
+        own = folder / "methods" / "teachers"
+        for name in MEMBERS.values():
+            members = load_members(own / name)
+            members.logits[..., 2] = UNKNOWN_LOGIT
+            save_members(own / name, members)
+        for name in ("predictions.npz", "predictions-validation.npz"):
+            deployed = load_predictions(own / name)
+            deployed.logits[..., 2] = UNKNOWN_LOGIT
+            save_predictions(own / name, deployed)
+
+    report = altered(tmp_path, hide, columns=["dee", "calibrated_nll"])
+    own = numbers(report, "calibrated_nll")["teachers"]
+    assert report.reference.mean[-1] == pytest.approx(own, rel=0.02)
+    found = numbers(report, "dee")
+    assert found.pop("teachers") > 3 and np.isnan([*found.values()]).all()
 
 
 def test_another_plain_ensemble_serves_where_no_row_is_called_teachers(tmp_path):
@@ -445,7 +475,7 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
     report = reports.collect(folder)
     assert report.reference is None and np.isnan(numbers(report, "dee")["oracle"])
     assert next(iter(report.unreadable)).startswith(
-        "No row has the predictions of a deep ens"
+        "No row has calibrated numbers and a deep ens"
     )
     assert study_figures.on_reference_curve(report).svg == ""
     # Not asked for the calibrated NLL itself, it is a study of churn.
