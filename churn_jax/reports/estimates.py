@@ -291,8 +291,7 @@ def untestable(quantity: str, a: MethodSummary, b: MethodSummary) -> str:
         return ""
     if quantity not in a.run_values or quantity not in b.run_values:
         return "no run has it on both sides"  # one lacks validation predictions
-    known = (tuple(np.flatnonzero(one.known)) for one in (a, b))
-    if quantity in ("nll", "calibrated_nll") and len({*known}) > 1:
+    if quantity in ("nll", "calibrated_nll") and a.classes_known != b.classes_known:
         return "the rows do not know the same classes"
     finite = np.isfinite(b.run_values[quantity]).all()
     return "" if finite else "that of the baseline is infinite"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from churn_compare.example_ids import PredictionsError, rows_of, some
+from churn_compare.example_ids import PredictionsError, rows_of
 from churn_compare.store import Predictions, check_comparable, is_stored
 from churn_jax.configuration.record import RowRecord
 from churn_jax.reports.artefacts import NO_HISTORY, History, Study, read_history
@@ -340,7 +340,13 @@ class Report:
             if row.stopped
         ]
         for i, row in enumerate(self.rows):
-            out += _likelihoods(row, self.labels)
+            knows, nll = row.summary.known[self.labels], row.summary.run_values["nll"]
+            if not knows.all():
+                of = f"{knows.sum()} of {knows.size} examples whose class it knows"
+                out.append(f"{row.label}: NLL, also calibrated, is of the {of}.")
+            if np.isinf(nll).any():
+                why = f"a label has logit -inf in run {row.summary.runs[nll.argmax()]}"
+                out.append(f"{row.label}: NLL is infinite, since {why}.")
             same = (r for r in self.rows[:i] if _equal(r.summary, row.summary))
             if (twin := next(same, None)) is not None:
                 out.append(
@@ -399,22 +405,6 @@ def _cost(row: Row, base: Row) -> str:
         if ours is not None and ours != getattr(base.info, f"{what}_cost")
     ]
     return f"; cost: {', '.join(parts)}" if parts else ""
-
-
-def _likelihoods(row: Row, labels: np.ndarray) -> Iterator[str]:
-    """Sentences about a log loss of some examples only, and one that is infinite."""
-    found = row.summary
-    if (knows := int(found.known[labels].sum())) < len(labels):
-        yield (
-            f"{row.label}: NLL, also calibrated, is of the {knows} of {len(labels)} "
-            "examples whose class it knows."
-        )
-    endless = [r for r, v in zip(found.runs, found.run_values["nll"]) if np.isinf(v)]
-    if endless:
-        yield (
-            f"{row.label}: NLL of run {some(endless)} is infinite: a label has logit "
-            "-inf."
-        )
 
 
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:

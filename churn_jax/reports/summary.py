@@ -86,6 +86,11 @@ class MethodSummary:
     # `[C]` the classes that some run knows, as `known_classes` says it
     known: np.ndarray
 
+    @property
+    def classes_known(self) -> tuple[int, ...]:
+        """The classes of `known`, which other summaries may have too."""
+        return tuple(np.flatnonzero(self.known))
+
     def __getattr__(self, name: str) -> Estimate:
         """A quantity; NaN where it was not measured."""
         if name.startswith("__") or name not in QUANTITIES:
@@ -379,9 +384,8 @@ def with_calibration(
             f"no temperature fits the validation logits of runs {some(bad)}, which are "
             "NaN, or -inf at an example's label; leave such examples out"
         )
-    low = [run for run, found in zip(runs, fitted) if found < 1e-3]
-    predicted = (validation.logits[run, kept].argmax(axis=-1) for run in low)
-    if right := [r for r, found in zip(low, predicted) if (found == held_out).all()]:
+    predicted = (validation.logits[run, kept].argmax(axis=-1) for run in runs)
+    if right := [r for r, found in zip(runs, predicted) if (found == held_out).all()]:
         raise NoTemperatureError(
             f"no temperature fits the validation logits of runs {some(right)}, which "
             f"are right on all {len(kept)} examples; hold out more (--validation)"

@@ -4,6 +4,7 @@
 all that it needs. The sections are in `updates.md`, too, the numbers in `updates.csv`.
 """
 
+import collections
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ from churn_jax.reports import charts
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.charts import Chart, Point
 from churn_jax.reports.estimates import (
+    FEWEST_RUNS,
     UNKNOWN,
     UNTESTED,
     Change,
@@ -148,9 +150,9 @@ def collect_updates(
         flips = matrices.between(versions.index(entry.old), versions.index(entry.new))
         results += _results(label, entry, models, labels, flips)
     several = {one.name for one in study.methods if (one.inference_cost or 0) > 1}
-    compared = _compared(results, models, study.config.baseline, several)
+    compared = _compared(results, models, study.config.baseline, several, remarks)
     known = None
-    if len({tuple(np.flatnonzero(model.known)) for model in models.values()}) > 1:
+    if len({model.classes_known for model in models.values()}) > 1:
         # An old run is right on classes that it knows alone, so the flips are the same.
         shares = np.array([model.known[labels].mean() for model in models.values()])
         with np.errstate(invalid="ignore"):
@@ -168,8 +170,7 @@ def _results(
     shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
     own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
     sets = {"all": flips}
-    known = [np.flatnonzero(one.known) for one in (old, new)]
-    if not np.array_equal(known[0], known[1]):
+    if old.classes_known != new.classes_known:
         keep = old.known[labels]
         parts = old.classes[:, keep], new.classes[:, keep], labels[keep]
         sets["known"] = count_flips(*parts)
@@ -187,26 +188,31 @@ _over_own_pairs = jax.jit(jax.vmap(metrics.summarize_paired))
 def _rates(flips: Flips, own) -> dict[str, Rates]:
     """Over the pairs `own` of rows and columns, if there are some, and over all."""
     with np.errstate(invalid="ignore"):  # without examples
+        # Relative NFR needs a right old and a wrong new prediction.
+        possible = (flips.old_error < 1) & (flips.new_error > 0)
         found = {
             "negative_flip_rate": flips.negative / flips.examples,
-            "relative_negative_flip_rate": flips.relative,
+            "relative_negative_flip_rate": np.where(possible, flips.relative, np.nan),
             "positive_flip_rate": flips.positive / flips.examples,
             "churn": flips.changed / flips.examples,
         }
         wrong = flips.old_error[:, 0], flips.new_error[0]
     stack = np.stack(list(found.values())).astype(np.float32)
 
-    def rates(pairs: int, old_error, new_error, summary) -> Rates:
+    def rates(relative, old_error, new_error, summary) -> Rates:
         numbers = jax.device_get((summary.mean, summary.std, summary.stderr))
-        errors = over_runs(old_error), over_runs(new_error)
-        return Rates(pairs, *errors, **by_name(found, *numbers))
+        of = by_name(found, *numbers)
+        if (some := relative[~np.isnan(relative)]).size < relative.size:
+            rest = Estimate(some.mean(), np.nan, np.nan) if some.size else UNKNOWN
+            of["relative_negative_flip_rate"] = rest
+        return Rates(relative.size, over_runs(old_error), over_runs(new_error), **of)
 
-    every = {"all": rates(stack[0].size, *wrong, _over_pairs(stack))}
+    every = {"all": rates(stack[1], *wrong, _over_pairs(stack))}
     a, b = own
     if not a or not flips.examples:
         return every
     summary = _over_own_pairs(stack[:, a][:, :, b])
-    return {"own": rates(len(a), wrong[0][a], wrong[1][b], summary), **every}
+    return {"own": rates(stack[1, a, b], wrong[0][a], wrong[1][b], summary), **every}
 
 
 def _compared(
@@ -214,18 +220,26 @@ def _compared(
     models: Mapping[str, MethodSummary],
     baseline: str,
     ensembles: Collection[str],
+    remarks: list[str],
 ) -> tuple[UpdateResult, ...]:
     """The results, those on all examples compared with the update to the baseline."""
-    # Only where one update is to the baseline and every model has the same three runs
-    # or more. `ensembles` are the rows that deploy several networks.
+    # Not where the old model knows other classes, which it cannot lose. `ensembles` are
+    # the rows that deploy several networks.
+    starts = [r for r in results if r.new == baseline and r.examples == "all"]
+    known = {models[r.old].classes_known for r in starts}
     whole = [r for r in results if r.examples == "all"]
-    starts = [r for r in whole if r.new == baseline]
-    runs = {models[name].runs for r in whole for name in (r.old, r.new)}
-    if len(starts) != 1 or len(whole) < 2 or len(runs) > 1 or len(runs.pop()) < 3:
+    whole = [r for r in whole if models[r.old].classes_known in known]
+    every = [{*models[name].runs} for r in whole for name in (r.old, r.new)]
+    if len(whole) < 2 or max(map(len, every)) < FEWEST_RUNS:
+        return tuple(results)
+    shared = sorted(set.intersection(*every))
+    if len(starts) > 1 or len(shared) < FEWEST_RUNS:
+        need = f"one to the baseline alone, and {FEWEST_RUNS} runs that all models have"
+        remarks.append(f"Updates are not compared with each other, which needs {need}.")
         return tuple(results)
     (start,) = starts
-    # NFR of all runs, then without each in turn, `[R + 1]`.
-    flips = {r: _left_out(r) for r in whole}
+    # NFR of these runs, then without each in turn, `[R + 1]`.
+    flips = {r: _left_out(r, models, shared) for r in whole}
     ideal = next((r for r in whole if {r.old, r.new} <= {*ensembles}), start)
     gap = flips[start] - flips[ideal]
     others = [r for r in whole if r is not start]
@@ -233,8 +247,10 @@ def _compared(
     for one in others:
         means, without = zip(*((x[0], x[1:]) for x in (flips[one], flips[start])))
         fewer.append(significance.paired_leave_one_out_test(*means, *without))
+        places = (np.isin(models[r.new].runs, shared) for r in (one, start))
         wrong = (r.flips.new_error[0] for r in (one, start))
-        wronger.append(significance.paired_t_test(*wrong))
+        pair = (of[place] for of, place in zip(wrong, places))
+        wronger.append(significance.paired_t_test(*pair))
     tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
     found = {}
     for one, *changes in zip(others, *tested, strict=True):
@@ -247,12 +263,12 @@ def _compared(
     return tuple(found.get(result, result) for result in results)
 
 
-def _left_out(result: UpdateResult) -> np.ndarray:
+def _left_out(result: UpdateResult, models, shared: Sequence[int]) -> np.ndarray:
     flips = result.flips.negative / result.flips.examples
-    own = "own" in result.rates
-    used = np.eye(len(flips), dtype=bool) if own else np.ones_like(flips)
-    kept = 1.0 - np.eye(len(flips))
-    weights = [used, *(used * np.outer(one, one) for one in kept)]
+    a, b = np.ix_(models[result.old].runs, models[result.new].runs)
+    used = np.isin(a, shared) & np.isin(b, shared)
+    used &= (a == b) | ("own" not in result.rates)
+    weights = [used, *(used & (a != run) & (b != run) for run in shared)]
     return np.array([np.average(flips, weights=weight) for weight in weights])
 
 
@@ -280,7 +296,6 @@ def updates_document(report: "Report") -> doc.Document:
     # fits the update; it has the published numbers, too.
     section, papers = paper_updates(report)
     results = () if report.updates is None else report.updates.results
-    compared = any(result.changes for result in results)
     none = [UNTESTED._replace(quantity=n) for n in ("negative_flip_rate", "new_error")]
     rows = []
     for result, paper in zip(results, papers, strict=True):
@@ -299,12 +314,11 @@ def updates_document(report: "Report") -> doc.Document:
             }
             for quantity in RATES:
                 row |= estimate_fields(quantity.name, getattr(rates, quantity.name))
-            if compared:  # empty fields where there are no tests
-                tested = first and result.changes
-                for change in result.changes if tested else none:
-                    row |= change.fields
-                closed = result.closed if tested else UNKNOWN
-                row |= {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
+            tested = first and result.changes
+            for change in result.changes if tested else none:
+                row |= change.fields
+            closed = result.closed if tested else UNKNOWN
+            row |= {"gap_closed": closed.mean, "gap_closed_stderr": closed.stderr}
             row |= paper if first else dict.fromkeys(paper)
             rows.append(row)
     fields = [*rows[0]] if rows else []
@@ -353,26 +367,23 @@ def _gains_table(updates: Updates, baseline: str) -> list[doc.Table]:
     """How much less updates break than that to the baseline, where it is compared."""
     if not (found := [result for result in updates.results if result.changes]):
         return []
-    rows = [
-        (
-            result.label,
-            *(cell for change in result.changes for cell in change.cells),
-            rate(result.closed),
-        )
-        for result in found
-    ]
-    starts = (r for r in updates.results if r.new == baseline and not r.changes)
-    base = next(result.label for result in starts)
-    ideal = (result.label for result in found if result.ideal)
-    paragon = next(ideal, "an ensemble's")
+    start = next(r for r in updates.results if r.new == baseline and not r.changes)
     caption = (
-        f"Difference from {base} with its 95 % interval, as wide as p asks for. NFR: a "
-        "jackknife that leaves run r of all models out at a time; ER: paired by run. "
-        "p: two-sided (Student's t, R - 1 degrees of freedom), Holm-adjusted over the "
-        f"updates. Gap closed: how far NFR is on the way from {base} to {paragon}."
+        f"Difference from {start.label} with its 95 % interval, as wide as p asks for, "
+        "over the runs that all models have. NFR: a jackknife that leaves run r of all "
+        "models out at a time; ER: paired by run. p: two-sided (Student's t, R - 1 "
+        "degrees of freedom), Holm-adjusted over the updates."
     )
-    heads = ("Update", "NFR, points", "p", "ER new, points", "p", "Gap closed %")
-    return [doc.Table(heads, rows, f"Against {base}", caption)]
+    if others := [r.label for r in found if r.old != start.old]:
+        caption += f" Of another old model: {', '.join(others)}."
+    heads = ["Update", "NFR, points", "p", "ER new, points", "p"]
+    rows = [[r.label, *(x for one in r.changes for x in one.cells)] for r in found]
+    if ideal := [result.label for result in found if result.ideal]:
+        heads.append("Gap closed %")
+        rows = [[*row, rate(r.closed)] for row, r in zip(rows, found)]
+        way = f"from {start.label} to {ideal[0]}"
+        caption += f" Gap closed: how far NFR is on the way {way}."
+    return [doc.Table(heads, rows, f"Against {start.label}", caption)]
 
 
 def flip_tables(updates: Updates) -> list[doc.Table]:
@@ -413,17 +424,21 @@ def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
 def paper_updates(report: "Report") -> tuple[doc.Section, list[dict[str, Any]]]:
     """A paper's update rates next to those measured; empty where there are none."""
     # A published row is that of an update if it is named `old->new`, or like the new
-    # row alone. The paper's old error rates leave out classes that the old model does
-    # not know.
+    # row alone: then it is the targeted update to that row, or one from the usual old
+    # model. The paper's old error rates leave out classes that the old model lacks.
     if report.updates is None:
         return doc.Section("", []), []
     results = report.updates.results
     known = {(r.old, r.new) for r in results if r.examples == "known"}
+    olds = collections.Counter(r.old for r in report.updates.whole)
+    usual = [r for r in results if r.targeted or olds[r.old] == max(olds.values())]
+    old_of = {r.new: r.old for r in sorted(usual[::-1], key=lambda r: r.targeted)}
     measured = []
     for result in results:
         pair, of_known = (result.old, result.new), result.examples == "known"
         label = f"{result.label} (known classes)" if of_known else result.label
-        names, printed = ("->".join(pair), result.new), of_known or pair not in known
-        measured.append((names, label, result.first, printed))
+        names = ["->".join(pair)]
+        names += [result.new] if old_of.get(result.new) == result.old else []
+        measured.append((names, label, result.first, of_known or pair not in known))
     rates = [quantity for quantity in RATES if quantity.name != "churn"]
     return next_to_paper(report, rates, measured, "Update")

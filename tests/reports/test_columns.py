@@ -157,7 +157,7 @@ def test_a_log_loss_of_other_examples_or_an_infinite_one_is_not_tested(tmp_path)
     changes = [row.summary.log_loss_change.mean for row in of.rows[1:]]
     assert [*np.isfinite(changes)] == [False, False, True]
     assert of.remarks == (
-        "Endless: NLL of run 0 is infinite: a label has logit -inf.",
+        "Endless: NLL is infinite, since a label has logit -inf in run 0.",
         "Part: NLL, also calibrated, is of the 40 of 60 examples whose class it knows.",
     )
     cells = cells_of(markdown_table(of))

@@ -27,6 +27,7 @@ from tests.reports.fake_study import (
     csv_rows,
     logits_of,
     next_to_paper,
+    noisy_logits,
     printed,
     write_study,
 )
@@ -43,6 +44,9 @@ def updates_markdown(report):
 
 
 PAPER = "experiments/elodi/published.csv"
+
+
+GAINS = ("Old → Kd", "Other → Kd")
 
 
 def with_stopped(*wrong):
@@ -113,7 +117,8 @@ def test_an_update_by_hand(written):
 @pytest.mark.slow
 def test_likelihoods_and_temperatures_are_of_known_classes(tmp_path):
     half = rows()["half"]
-    half[..., [0, 2]] /= 2  # wrong somewhere and not sure: the temperature is inside
+    half[:, 2] = half[:, 2, [2, 1, 0]]  # all are wrong somewhere
+    half[..., [0, 2]] /= 2  # and not sure: the temperature is inside
     predictions = Predictions(IDS, LABELS, half)
     found = summarize(predictions, validation=predictions)
     keep = LABELS != 1
@@ -154,6 +159,10 @@ def test_the_numbers_are_those_of_cross_pairs(written):
         for name in metrics.FlipRates._fields[:3]:
             ours, theirs = getattr(found.first, name), getattr(rates, name)
             summary = summarize(theirs)
+            if found is known and name.startswith("relative"):
+                # On these new run 1 is never wrong, so it has none.
+                assert ours.mean == theirs[:, 0].mean() and np.isnan(ours.stderr)
+                continue
             np.testing.assert_allclose(ours.mean, summary.mean, rtol=1e-6)
             np.testing.assert_allclose(ours.stderr, summary.stderr, rtol=1e-5)
     assert result.first.old_error.mean == pytest.approx((6 + 5 + 5) / 30)
@@ -242,6 +251,56 @@ def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
     assert cells["Fd v2 → Fd chain v3", "NFR %, paper"] == "2.13 doubtful [1]"
 
 
+def test_a_published_number_is_that_of_the_targeted_update_in_any_order(tmp_path):
+    planned = [update("none", "kd"), update("baseline", "kd", targeted=True)]
+    planned += [update("baseline", "none"), update("kd", "bct"), update("kd", "half")]
+    logits = {**rows(), "bct": rows()["kd"]}
+    facts = {"published": f"{PAPER}:table1/imagenet", "config": {"updates": planned}}
+    facts["stopped"] = {name: [{"replica": 2}] for name in ("baseline", "none")}
+    report = reports.collect(write_study(tmp_path, logits, LABELS, **facts))
+    lines = csv_rows(updates_csv(report))
+    numbers = {r["label"]: r["paper_new_error"] for r in lines if r["first"] == "1"}
+    assert numbers["None → Kd"] == "" and numbers["Baseline → Kd"] == "0.2838"
+    assert numbers["Baseline → None"] and numbers["Kd → Bct"]
+
+
+def test_updates_are_compared_over_the_runs_that_all_models_have(tmp_path):
+    rng, labels = np.random.default_rng(0), np.arange(60) % 3
+    names = ("old", "baseline", "kd", "half", "other")
+    logits = {name: noisy_logits(rng, labels, 5, 3) for name in names}
+    logits["half"][..., 1] = UNKNOWN_LOGIT
+    logits["kd"][0] = logits_of(labels, 3)  # never wrong
+    planned = [update("old", "baseline"), update("old", "kd", targeted=True)]
+    planned += [update(old, "kd") for old in ("half", "other")]
+
+    def report(name, rows, planned=planned, stopped=()):
+        lost = {"kd": [{"replica": run} for run in stopped]}
+        facts = {"config": {"updates": planned}, "stopped": lost}
+        return reports.collect(write_study(tmp_path / name, rows, labels, **facts))
+
+    stopped = report("a", logits, stopped=[1])
+    fewer = report("b", {k: np.delete(z, 1, axis=0) for k, z in logits.items()})
+    for one, other in zip(stopped.updates.whole, fewer.updates.whole, strict=True):
+        assert len(one.changes) == len(other.changes) == 2 * (one.label in GAINS)
+        for ours, theirs in zip(one.changes, other.changes, strict=True):
+            assert ours.fields == pytest.approx(theirs.fields)
+    (table,) = _gains_table(stopped.updates, "baseline")
+    assert table.caption.endswith("over the updates. Of another old model: Other → Kd.")
+    assert table.columns[-1] == "p"
+    # Of a run that is never wrong there is no relative NFR.
+    kd = stopped.updates.whole[1].rates["all"].relative_negative_flip_rate
+    matrix = stopped.updates.matrices.relative_negative_flip_rate
+    assert kd.mean == pytest.approx(matrix[0, 2], rel=1e-6) and np.isnan(kd.stderr)
+    for name, plan, gone in (
+        ("c", planned, (0, 1, 2)),
+        ("d", [*planned, update("other", "baseline")], ()),
+    ):
+        found = report(name, logits, plan, gone)
+        (remark,) = found.updates.remarks
+        assert remark.startswith("Updates are not compared with each other, which ne")
+        assert csv_rows(updates_csv(found))[0]["delta_negative_flip_rate"] == ""
+
+
 def test_write_adds_two_files_with_labels_escaped(tmp_path, undrawn):
     evil = '<script>alert("x")</script>|$a_b$'
     planned = {"updates": [update("baseline", "steady", evil)]}
@@ -314,3 +373,4 @@ def test_updates_are_compared_with_the_one_to_the_baseline(tmp_path):
     tied = dataclasses.replace(report.updates, results=(base, equal, paragon))
     (table,) = _gains_table(tied, "baseline")
     assert table.caption.endswith("from No treatment to Paragon.")
+    assert "Of another old model: Paragon. Gap closed" in table.caption
