@@ -112,6 +112,15 @@ def the_gate_fails(names, folder):
         names["test_the_new_model_may_replace_the_old_one"]()
     print(failed.exconly())
     assert main(["compare", "old.csv", "new.csv", "--gates", "gates.toml"]) == 0
+    page = (DOCS / "how_to" / "gate_in_ci.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) % \| ([\d.]+) % \|$", page, re.M)
+    for count, *limits in rows:  # that can be passed
+        right = np.zeros(int(count.replace(",", "")), int)
+        for limit, flips in zip(limits, (0, len(right) // 100), strict=True):
+            new = (np.arange(len(right)) < flips).astype(int)
+            result = churn_jax.compare(right, new, labels=right)
+            assert result["negative_flip_rate"].high <= float(limit) / 100
+    assert len(rows) == 5
 
 
 def clusters_are_compared(names, folder):
