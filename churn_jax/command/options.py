@@ -24,7 +24,8 @@ from churn_jax.configuration.training import MeshShape, check_read
 OWN = "own"  # the study without a preset
 T = TypeVar("T")
 Words = tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]]
-Preset = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PRESET")]
+_PRESET = tyro.conf.arg(metavar="PRESET", help_behavior_hint="")
+Preset = Annotated[tyro.conf.Positional[str], _PRESET]
 
 # Options that are settings of a study, by their path in its record.
 SETTINGS = {
@@ -54,7 +55,7 @@ class Study:
 
     Attributes:
         preset: a built-in study, FILE.py:NAME, a study.json, or `own` for your own
-            data; `:tiny` after it is a form for a first look.
+            data; `NAME:tiny` trains a small form of it.
         data: the data set: `digits`, a TFDS name, an .npz, a folder of texts, or
             `package.module:function` of your own.
         model: the network: a name of `--list`, or your own as `package.module:name`.
