@@ -13,13 +13,13 @@ ZONE="${ZONE:-us-central1-a}"
 PROJECT="${PROJECT:-my-project}"
 TPU_TYPE="${TPU_TYPE:-v5litepod-64}"
 IMAGE="${IMAGE:-gcr.io/$PROJECT/churn-jax}"
-WORKLOAD="${WORKLOAD:-churn-cifar10}"
+WORKLOAD="${WORKLOAD:-churn}"
 PRESET="${PRESET:-experiments/reproducibility/presets.py:cifar10}"
 REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=8,data=8}"
 OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
-own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=mine.npz, MODEL=nets.py:Net
+own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: files on the shared storage, MODEL=/mnt/shared/nets.py:Net
 
 dry=false
 [[ "${1:-}" == --dry-run ]] && dry=true

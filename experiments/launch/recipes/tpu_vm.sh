@@ -21,7 +21,7 @@ REPLICAS="${REPLICAS:-8}"
 MESH="${MESH:-replica=4}"
 OUT="${OUT:-/mnt/shared/runs/${PRESET##*.py:}}"
 DATA_DIR="${DATA_DIR:-/mnt/shared/tensorflow_datasets}"
-own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=mine.npz, MODEL=nets.py:Net
+own=(${DATA:+--data "$DATA"} ${MODEL:+--model "$MODEL"}) # with PRESET=own: DATA=/mnt/shared/mine.npz, MODEL=nets.py:Net
 SOURCE="${SOURCE:-}" # a wheel that `make dist` built, next to that of churn-compare, or a requirement for pip
 CREATE="${CREATE:-yes}" # no: it is there already
 
