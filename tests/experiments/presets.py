@@ -1,5 +1,6 @@
 """Every study of the package and of the papers, by its own name."""
 
+import functools
 from pathlib import Path
 
 from churn_jax.command.listing import studies_in
@@ -16,6 +17,7 @@ STUDIES = {name: name for name in PRESETS}
 STUDIES |= {c.name: name for c, name in _FOUND}
 
 
+@functools.cache
 def study(name: str) -> StudyConfig:
     """The study whose name is this, or its tiny form."""
     own, _, form = name.partition(":")
