@@ -77,6 +77,14 @@ def own_columns(monkeypatch):
 
 
 @pytest.fixture
+def no_charts(monkeypatch):
+    """Pages are written without their charts, in tests of everything else."""
+    from churn_compare.documents import Figure
+
+    monkeypatch.setattr(Figure, "draw", lambda figure: Figure())
+
+
+@pytest.fixture
 def no_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
 

@@ -98,7 +98,7 @@ def test_a_row_that_is_added_is_listed_and_trained_with_those_that_are_asked_for
 
 @pytest.mark.slow
 def test_a_signal_saves_and_says_how_to_go_on_and_a_kill_anywhere_loses_little(
-    tmp_path, whole
+    tmp_path, whole, no_charts
 ):
     """The same command goes on to the same predictions."""
     out, lines = tmp_path / "run", 1
@@ -132,7 +132,9 @@ def test_a_signal_saves_and_says_how_to_go_on_and_a_kill_anywhere_loses_little(
 
 
 @pytest.mark.slow
-def test_pieces_of_some_minutes_give_the_predictions_of_one(tmp_path, capsys):
+def test_pieces_of_some_minutes_give_the_predictions_of_one(
+    tmp_path, capsys, no_charts
+):
     few = ["4" if word == str(_EPOCHS) else word for word in _LONG]
     assert main([*few, "--out", str(tmp_path / "whole")]) == 0
     capsys.readouterr()

@@ -84,7 +84,7 @@ def _tiny(name, *rows):
 
 
 @pytest.mark.slow
-def test_a_table_and_choices_of_trained_studies(tmp_path):
+def test_a_table_and_choices_of_trained_studies(tmp_path, no_charts):
     retrained = _tiny(
         *("retrain_choice_fashion", "baseline", "entropy_0_1", "entropy_0_5"),
         *("neighbours_0_5_10", "ema_0_9"),

@@ -106,7 +106,7 @@ _PLACES = {
 
 
 def test_a_disk_full_at_one_place_after_another_loses_nothing(
-    capsys, monkeypatch, with_baseline, whole
+    capsys, monkeypatch, no_charts, with_baseline, whole
 ):
     """Each launch goes on where the one before it ended."""
     before = results(with_baseline)
@@ -125,7 +125,7 @@ def test_a_disk_full_at_one_place_after_another_loses_nothing(
     assert "Entropy" in (with_baseline / "report.html").read_text()
 
 
-def test_a_limit_on_the_size_of_files(capsys, with_baseline, whole):
+def test_a_limit_on_the_size_of_files(capsys, no_charts, with_baseline, whole):
     """As on a disk with a quota: a write past the limit fails in the middle."""
     size = 2000
     before = results(with_baseline)
@@ -188,7 +188,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(disk)], check=True, capture_output=True)
 
 
-def test_a_disk_that_fills_up_wherever_it_happens(capsys, small_disk, whole):
+def test_a_disk_that_fills_up_wherever_it_happens(capsys, no_charts, small_disk, whole):
     """Less and less room, so that every kind of file is the first to fail once."""
     out = small_disk / "run"
     assert run(out, "baseline") == 0
