@@ -20,7 +20,7 @@ def during_a_step():
     block, calls = loop._Loop._block, []
 
     def counted(self, *args):
-        calls.append(1)
+        calls.extend([1] * (self.run.name == "entropy"))
         block(self, *args)
         if len(calls) == 3:  # dispatched and not waited for
             die()

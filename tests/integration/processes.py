@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from churn_jax.cli import main
+
 TIMEOUT = 240
 DYING = Path(__file__).with_name("dying.py")
 
@@ -18,9 +20,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def launch(words, out, index=0, program=("-m", "churn_jax.cli")) -> subprocess.Popen:
-    """One process with one device; its output goes to files, which cannot fill up."""
-    ours = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+def launch(
+    words, out, index=0, program=("-m", "churn_jax.cli"), devices=1
+) -> subprocess.Popen:
+    """One process; its output goes to files, which cannot fill up."""
+    ours = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)}
     with (
         open(f"{out}.{index}.out", "w") as said,
         open(f"{out}.{index}.err", "w") as bad,
@@ -41,14 +45,20 @@ def joined(words, count, port=None):
     return [[*several, "--launch.process-id", str(i)] for i in range(count)]
 
 
-def begin(words, out, count, dying=None) -> list[subprocess.Popen]:
-    """Starts them all; `dying` is `(process, place)`, one that kills itself there."""
+def begin(words, out, count, dying=None, late=0) -> list[subprocess.Popen]:
+    """Starts them all, the others `late` seconds after the first.
+
+    `dying` is `(process, place)`, one that kills itself there.
+    """
     processes: list[subprocess.Popen] = []
     try:
         for i, own in enumerate(joined(words, count)):
             program = ("-m", "churn_jax.cli")
             if dying is not None and dying[0] == i:
                 program = (str(DYING), dying[1])
+            if late and i == 1:
+                time.sleep(late)
+                assert processes[0].poll() is None
             processes.append(launch(own, out, i, program))
     except BaseException:
         end(processes)
@@ -99,6 +109,11 @@ def finish(processes, out) -> list[str]:
         texts.append(output)
         assert process.returncode == 0, errors[-3000:] + output[-1000:]
     return texts
+
+
+def alone(words, out) -> None:
+    """The command by this process, on one device."""
+    assert main([*words, "--out", str(out)]) == 0
 
 
 def together(words, out, mesh, count=2) -> list[str]:

@@ -12,10 +12,11 @@ import pytest
 
 from churn_compare.store import load_predictions
 from tests.integration.processes import (
+    TIMEOUT,
+    alone,
     begin,
     codes,
     end,
-    finish,
     free_port,
     joined,
     launch,
@@ -39,65 +40,52 @@ ABORTED = -6  # by the coordination service, which prints its own lines
 def whole(tmp_path_factory):
     """The study by one process, undisturbed."""
     out = tmp_path_factory.mktemp("whole") / "study"
-    finish([launch([*STUDY, *ONLY], out)], out)
+    alone([*STUDY, *ONLY], out)
     return out
 
 
-@pytest.fixture
-def begun(tmp_path):
-    """A folder in which two processes have finished the first row, one begun late."""
-    out = tmp_path / "study"
-    early, late = joined([*STUDY, "--only", "baseline", "--mesh", "replica=2"], 2)
-    processes = [launch(early, out, 0)]
-    try:
-        time.sleep(8)
-        assert processes[0].poll() is None
-        processes.append(launch(late, out, 1))
-        finish(processes, out)
-    finally:
-        end(processes)
-    return out
-
-
-def lose(begun, words, place, process):
+def lose(out, words, place, process, late=0):
     """Runs the words until `process` kills itself; the other must end soon."""
-    lost = ["--launch.lost-seconds", str(LOST)]
-    processes = begin([*words, *lost], begun, 2, dying=(process, place))
-    processes[process].wait(120)
+    words = [*words, "--mesh", "replica=2", "--launch.lost-seconds", str(LOST)]
+    processes = begin(words, out, 2, (process, place), late)
+    processes[process].wait(TIMEOUT)
     began = time.monotonic()
     other = codes(processes, LOST + 20)[1 - process]
     assert time.monotonic() - began < LOST + 10
-    _, errors = said(begun, 1 - process)
+    _, errors = said(out, 1 - process)
     if other == 2:
-        sentence = errors.strip().splitlines()[-1]
-        assert sentence.startswith(f"churn-jax: process {1 - process}: another process")
+        start = f"churn-jax: process {1 - process}: another process"
+        (sentence,) = [x for x in errors.splitlines() if x.startswith(start)]
         assert "the same command on every host goes on" in sentence
         assert "Traceback" not in errors
     else:
         assert other == ABORTED, (other, errors[-2000:])
 
 
-def test_one_that_starts_late_is_waited_for_and_one_killed_loses_nothing(begun, whole):
+def test_one_that_starts_late_is_waited_for_and_one_killed_loses_nothing(
+    tmp_path, whole
+):
     """In an update, an evaluation, a checkpoint, between shards and their index."""
-    first = (begun / "methods" / "baseline" / "predictions.npz").read_bytes()
-    command = [*STUDY, *ONLY, "--predictions", "shards"]
-    words = [*command, "--mesh", "replica=2"]
-    folder = begun / "methods" / "entropy"
-    for place, process in (("step", 1), ("evaluation", 1), ("checkpoint", 0)):
-        lose(begun, words, place, process)
+    out, command = tmp_path / "study", [*STUDY, *ONLY]
+    folder, kept = (out / "methods" / name for name in ("entropy", "baseline"))
+    lose(out, command, "step", 1, late=5)
+    first = (kept / "predictions.npz").read_bytes()
+    command += ["--predictions", "shards"]
+    for place, process in (("evaluation", 1), ("checkpoint", 0), ("index", 0)):
         assert not list(folder.glob("predictions*"))
-    lose(begun, words, "index", 0)
+        lose(out, command, place, process)
     assert len(list(folder.glob("predictions-validation/logits-*.npy"))) == 2
     assert not list(folder.glob("predictions*/index.json"))
     trained = (folder / "metrics.jsonl").read_text()
 
-    again = together(command, begun, "replica=2")
+    again = together(command, out, "replica=2")
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint
-    assert (begun / "methods" / "baseline" / "predictions.npz").read_bytes() == first
+    assert (kept / "predictions.npz").read_bytes() == first
     found = load_predictions(folder / "predictions.npz")
     assert found.in_memory
     np.testing.assert_allclose(found.logits, logits(whole, "entropy"), atol=1e-5)
+    np.testing.assert_allclose(logits(out), logits(whole), atol=1e-5)
 
 
 def test_one_that_never_starts_is_not_waited_for_longer_than_said(tmp_path):
@@ -130,10 +118,10 @@ def test_a_folder_that_not_all_see_is_refused(tmp_path):
     assert "process 1 does not see what process 0 writes" in said(outs[0], 0)[1]
 
 
-def test_four_processes_then_two_then_one_train_what_one_trains(tmp_path, whole):
+def test_four_processes_then_two_then_one_train_what_one_trains(tmp_path, no_charts):
     """A preemption notice to one of them makes all save and stop."""
-    out, words = tmp_path / "study", [*BASE, "--only", "entropy", "--epochs", "60"]
-    for count, epochs, index in ((4, 5, 3), (2, 20, 1)):
+    out, words = tmp_path / "study", [*BASE, "--only", "entropy", "--epochs", "40"]
+    for count, epochs, index in ((4, 3, 3), (2, 9, 1)):
         mesh = f"data={count}"
         processes = begin([*words, "--mesh", mesh], out, count)
         try:
@@ -143,10 +131,11 @@ def test_four_processes_then_two_then_one_train_what_one_trains(tmp_path, whole)
             end(processes)
         assert ended[index] == 143 and set(ended) <= {130, 143}, ended
         assert not (out / "methods" / "entropy" / "predictions.npz").exists()
-    finish([launch(words, out)], out)
-    alone = tmp_path / "alone"
-    finish([launch(words, alone)], alone)
-    a, b = logits(out, "entropy"), logits(alone, "entropy")
+    words = [word.replace("every_seconds=0", "every_seconds=60") for word in words]
+    folders = out, tmp_path / "alone"
+    for folder in folders:
+        alone(words, folder)
+    a, b = (logits(folder, "entropy") for folder in folders)
     # The sums of gradients are added in another order on other meshes.
     np.testing.assert_allclose(a, b, atol=2e-3)
     assert np.mean(a.argmax(-1) != b.argmax(-1)) <= 0.005

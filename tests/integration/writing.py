@@ -1,6 +1,6 @@
 """One of two processes that train on a stream and write what they predict.
 
-python writing.py PORT PROCESS FOLDER
+python writing.py PORT PROCESS --out FOLDER
 """
 
 import sys
@@ -37,7 +37,7 @@ def trained(stream: bool) -> tuple[training.Trained, data.Dataset]:
     return training.train(run, source), digits
 
 
-def main(port: str, process: str, out: str) -> None:
+def main(port: str, process: str, flag: str, out: str) -> None:
     jax.distributed.initialize(f"localhost:{port}", 2, int(process))
     result, digits = trained(stream=True)
     folder = Path(out)
