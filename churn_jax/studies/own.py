@@ -384,11 +384,11 @@ def _model(given: Any, classes: int, example: jax.ShapeDtypeStruct) -> ModelConf
         network, key = as_network(given, classes, name="network"), jax.random.key(0)
         variables = jax.eval_shape(network.init, key, example)
 
-        def trained(variables, x, key):
-            return network.apply(variables, x, train=True, key=key)
+        def used(variables, x, key):
+            first = network.init(key, x), network.apply(variables, x, train=False)
+            return *first, network.apply(variables, x, train=True, key=key)
 
-        first = computation(network.init, key, example)
-        return first + computation(trained, variables, example, key)
+        return computation(used, variables, example, key)
 
     return ModelConfig(name=MODELS.name(given, computed))
 

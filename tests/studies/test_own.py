@@ -232,6 +232,17 @@ def test_a_network_is_recorded_by_its_name_or_by_what_it_computes(
     assert configured(model=model).model.name.startswith(name)
 
 
+def test_networks_that_differ_in_evaluation_alone_have_two_names(configured):
+    def scaled(factor):
+        def apply(params, x, train):
+            return x.reshape(len(x), -1) @ params["w"] * (1.0 if train else factor)
+
+        return (lambda key, x: {"w": jax.numpy.ones((x[0].size, 10))}, apply)
+
+    names = [configured(model=scaled(f)).model.name for f in (1.0, -1.0, -1.0)]
+    assert names[0] != names[1] == names[2]
+
+
 def test_rows_settings_and_what_is_chosen(configured):
     teacher = MethodSpec(
         "t", "", EnsembleDistillation(), teacher="pair", teaching=Teaching(members=1)
