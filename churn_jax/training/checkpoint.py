@@ -90,10 +90,10 @@ class Checkpoints:
     # middle of a write leaves the previous checkpoint as the newest. It keeps no
     # checksums of array data, so they are stored here and compared on restoring.
 
-    def __init__(self, directory: Path, *, identity: str):
-        """Opens or creates `directory`; checkpoints of another identity are refused."""
+    def __init__(self, directory: Path, *, identity: str, moments: str = ""):
+        """Opens or creates `directory`; another identity or `moments` are refused."""
         self.directory = Path(directory).absolute()
-        self.identity = identity
+        self.identity, self.moments = identity, moments
         self.directory.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             self.directory,
@@ -109,7 +109,7 @@ class Checkpoints:
         check_lock(self.directory)
         if step in self._manager.all_steps():
             return
-        own = {"format": _FORMAT, "identity": self.identity}
+        own = {"format": _FORMAT, "identity": self.identity, "moments": self.moments}
         meta = {**own, "checksums": _checksums(tree), **meta}
         meta["crc32"] = _crc32(meta)
         args = ocp.args.Composite(
@@ -145,10 +145,12 @@ class Checkpoints:
             meta, tree = {}, None
             try:
                 meta = self._meta(step)
-                if meta["identity"] != self.identity:
+                theirs = meta.get("moments", self.moments)
+                if (meta["identity"], theirs) != (self.identity, self.moments):
+                    found = difference(meta["identity"], self.identity)
                     raise OtherConfiguration(
                         f"{where} was written by another configuration "
-                        f"({difference(meta['identity'], self.identity)}); use "
+                        f"({found or f'{theirs} there, {self.moments} here'}); use "
                         "another output folder or --fresh"
                     )
                 args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
@@ -254,7 +256,8 @@ def identity_of(
 ) -> str:
     """The identity that a checkpoint must have to be continued by `run`.
 
-    Equal texts mean equal training; `fingerprint` is that of the data.
+    Equal texts mean equal training on pixels of equal moments, which checkpoints hold
+    apart; `fingerprint` is that of the data.
     """
     began = None
     if start is not None:
@@ -275,8 +278,7 @@ def identity_of(
 
 def difference(theirs: str, ours: str) -> str:
     """Up to three settings in which two identities differ, and how many more."""
-    found = differences(json.loads(theirs), json.loads(ours))
-    return in_words(found) or "unknown settings"
+    return in_words(differences(json.loads(theirs), json.loads(ours)))
 
 
 def computation(function: Callable, *arguments: Any) -> str:

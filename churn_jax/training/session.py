@@ -310,7 +310,9 @@ def _order_of(num_examples, sample, sharding):
 
 def _restore(session: Session, directory: Path) -> list[str]:
     """Goes to the last checkpoint; returns a sentence about those that are damaged."""
-    checkpoints = Checkpoints(directory / "checkpoints", identity=session.identity)
+    folder, program = directory / "checkpoints", session.program
+    moments = f"mean {program.mean} and std {program.std}"
+    checkpoints = Checkpoints(folder, identity=session.identity, moments=moments)
     session.checkpoints = checkpoints
     try:
         states = [part.state for part in session.parts]
@@ -327,9 +329,8 @@ def _restore(session: Session, directory: Path) -> list[str]:
         part.state = state
     session.done = int(restored.meta["updates_done"])
     session.seconds = float(restored.meta["seconds"])
-    skipped = "; ".join(restored.skipped)
     going_on = f"going on from the checkpoint before, update {session.done}"
-    return [f"{skipped}; {going_on}"] if skipped else []
+    return ["; ".join((*restored.skipped, going_on))] if restored.skipped else []
 
 
 def trained_of(

@@ -26,7 +26,7 @@ from churn_jax.training import (
     loop,
     progress,
 )
-from churn_jax.training.checkpoint import Checkpoints
+from churn_jax.training.checkpoint import Checkpoints, OtherConfiguration
 from churn_jax.training.loop import stopped_teachers, train
 from churn_jax.training.progress import COMPILING, Display, Work, line_interval
 from churn_jax.training.state import BestState
@@ -67,6 +67,12 @@ def test_best_weights_are_those_of_the_best_validation_epoch(wild):
     np.testing.assert_allclose(
         accuracy(trained, digits().validation), scores.max(axis=0), rtol=1e-6
     )
+
+
+def test_a_folder_of_pixels_on_another_scale_is_refused(wild):
+    trained, directory = wild
+    with pytest.raises(OtherConfiguration, match=r"std 1.0 there, mean 0.5"):
+        train(trained.run, digits(), directory=directory, mean=0.5)
 
 
 def test_last_weights_are_those_of_the_last_epoch(wild):
