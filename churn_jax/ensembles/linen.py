@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,6 +120,7 @@ def from_linen(
         splits_batch=bool(getattr(module, "splits_batch", False)),
         head=linear_head if getattr(module, "heads", 1) == 1 else None,
         places_draws=True,
+        settings=tuple(re.sub(r" at 0x\w+", "", repr(module)).splitlines()),
     )
 
 

@@ -73,6 +73,8 @@ class Network:
         places_draws: `key` is the same on all devices that share a batch, and dropout
             depends on an example's place in the global batch; else every device has
             its own key.
+        settings: what a module is made with, in words; a folder that was trained with
+            others is refused. Of plain functions it is empty, and the name counts.
     """
 
     init: Callable[[PRNGKey, jax.Array], PyTree]
@@ -85,6 +87,7 @@ class Network:
     head: Callable[[PyTree, jax.Array], jax.Array] | None = None
     note: str = ""
     places_draws: bool = False
+    settings: tuple[str, ...] = ()
 
     def convolves(self, params: PyTree) -> bool:
         """True if this network convolves, from the field or the kernels' rank."""
@@ -130,7 +133,7 @@ def from_function(
             `training`, `is_training` or `deterministic`, and `key`, which is the step's
             key in training and None in evaluation.
         heads: members per set of weights.
-        name: shown in messages.
+        name: shown in messages; a checkpoint knows the functions by it alone.
 
     Returns:
         A `Network`.

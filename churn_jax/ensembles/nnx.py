@@ -114,7 +114,12 @@ def from_nnx(
         return outputs, {"state": nnx.to_pure_dict(_parts(module)[1])}
 
     named = tuple(getattr(template, "input_params", ()))
-    return Network(init, apply, heads, label, input_params=named, places_draws=True)
+    held = (v for _, layer in _modules(template) for v in vars(layer).values())
+    own = [getattr(v, "__name__", v) for v in held]  # functions by their names
+    own = tuple(str(v) for v in own if isinstance(v, (int, float, str)))
+    return Network(
+        init, apply, heads, label, input_params=named, places_draws=True, settings=own
+    )
 
 
 def _only_dropout_draws(module: nnx.Module) -> bool:

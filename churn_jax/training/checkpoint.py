@@ -90,10 +90,10 @@ class Checkpoints:
     # middle of a write leaves the previous checkpoint as the newest. It keeps no
     # checksums of array data, so they are stored here and compared on restoring.
 
-    def __init__(self, directory: Path, *, identity: str, moments: str = ""):
-        """Opens or creates `directory`; another identity or `moments` are refused."""
+    def __init__(self, directory: Path, *, identity: str, also: Any = None):
+        """Opens or creates `directory`; another identity is refused, or `also`."""
         self.directory = Path(directory).absolute()
-        self.identity, self.moments = identity, moments
+        self.identity, self.also = identity, to_json(also or {})  # older ones lack it
         self.directory.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             self.directory,
@@ -109,7 +109,7 @@ class Checkpoints:
         check_lock(self.directory)
         if step in self._manager.all_steps():
             return
-        own = {"format": _FORMAT, "identity": self.identity, "moments": self.moments}
+        own = {"format": _FORMAT, "identity": self.identity, "also": self.also}
         meta = {**own, "checksums": _checksums(tree), **meta}
         meta["crc32"] = _crc32(meta)
         args = ocp.args.Composite(
@@ -145,13 +145,12 @@ class Checkpoints:
             meta, tree = {}, None
             try:
                 meta = self._meta(step)
-                theirs = meta.get("moments", self.moments)
-                if (meta["identity"], theirs) != (self.identity, self.moments):
-                    found = difference(meta["identity"], self.identity)
+                theirs = json.loads(meta["identity"]) | (meta.get("also") or self.also)
+                ours = json.loads(self.identity) | self.also
+                if found := differences(theirs, ours):
                     raise OtherConfiguration(
                         f"{where} was written by another configuration "
-                        f"({found or f'{theirs} there, {self.moments} here'}); use "
-                        "another output folder or --fresh"
+                        f"({in_words(found)}); use another output folder or --fresh"
                     )
                 args = ocp.args.Composite(state=ocp.args.StandardRestore(like))
                 tree = self._manager.restore(step, args=args)["state"]
@@ -256,8 +255,8 @@ def identity_of(
 ) -> str:
     """The identity that a checkpoint must have to be continued by `run`.
 
-    Equal texts mean equal training on pixels of equal moments, which checkpoints hold
-    apart; `fingerprint` is that of the data.
+    Equal texts mean equal training, of equal networks (which are only named) on pixels
+    of equal moments: checkpoints hold those apart. `fingerprint` is that of the data.
     """
     began = None
     if start is not None:
@@ -274,11 +273,6 @@ def identity_of(
         "jax": jax_settings(),
     }
     return json.dumps(without(to_json(run.config) | to_json(parts)), sort_keys=True)
-
-
-def difference(theirs: str, ours: str) -> str:
-    """Up to three settings in which two identities differ, and how many more."""
-    return in_words(differences(json.loads(theirs), json.loads(ours)))
 
 
 def computation(function: Callable, *arguments: Any) -> str:

@@ -85,7 +85,8 @@ def train(
     Args:
         run: run to train.
         dataset: a `churn_jax.data.Dataset` or `StreamingDataset`.
-        directory: for checkpoints, metrics and events; None keeps nothing.
+        directory: for checkpoints, metrics and events; None keeps nothing. It knows
+            networks of plain functions by their names alone.
         teacher: a trained method, for methods that need one, or several as
             `churn_jax.training.teachers.Teachers`; replica r teaches replica r.
         start: a trained method whose deployed weights training starts from, of the

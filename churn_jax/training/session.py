@@ -311,8 +311,9 @@ def _order_of(num_examples, sample, sharding):
 def _restore(session: Session, directory: Path) -> list[str]:
     """Goes to the last checkpoint; returns a sentence about those that are damaged."""
     folder, program = directory / "checkpoints", session.program
-    moments = f"mean {program.mean} and std {program.std}"
-    checkpoints = Checkpoints(folder, identity=session.identity, moments=moments)
+    also = {"mean": program.mean, "std": program.std}
+    also["modules"] = [group.network.settings for group in session.run.groups]
+    checkpoints = Checkpoints(folder, identity=session.identity, also=also)
     session.checkpoints = checkpoints
     try:
         states = [part.state for part in session.parts]

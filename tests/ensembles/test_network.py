@@ -231,6 +231,23 @@ def test_inputs_may_be_a_view(x):
     assert network.name == "affine on reversed_inputs"
 
 
+def test_modules_that_differ_have_other_settings():
+    class Net(nn.Module):
+        rate: float = 0.1
+        change: object = nn.relu
+
+    def built(rate):
+        return from_nnx(lambda rngs: NnxNet(4, rngs=rngs, rate=rate))
+
+    for a, same, other in (
+        (Net(change=lambda x: x), Net(change=lambda x: x), Net(0.2)),
+        (nn.Sequential([nn.Dense(2)]), nn.Sequential([nn.Dense(2)]), Net()),
+    ):
+        settings = [from_linen(one, name="net").settings for one in (a, same, other)]
+        assert settings[0] == settings[1] != settings[2]
+    assert built(0.1).settings == built(0.1).settings != built(0.2).settings
+
+
 def test_networks_with_other_inputs_have_other_names():
     """A checkpoint knows a network by its name."""
     names = {

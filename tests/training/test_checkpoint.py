@@ -1,6 +1,7 @@
 """Checkpoints: what is damaged is named and stepped over, what is foreign refused."""
 
 import errno
+import functools
 import gc
 import json
 import os
@@ -214,6 +215,20 @@ def test_another_configuration_is_refused_naming_the_difference(two):
     text = str(error.value)
     assert str(two / "16") in text and "epochs: 2 there, 3 here" in text
     assert_is(restore(two), 16)
+
+
+def test_another_module_is_refused_where_the_checkpoint_says_its_own(two, tmp_path):
+    of = [{"modules": [("Net(", f"rate = {rate}", ")")]} for rate in (0.1, 0.9)]
+    opened = functools.partial(Checkpoints, identity=IDENTITY)
+    with closing(opened(two, also=of[0])) as older:  # whose checkpoints do not say it
+        assert older.restore(like()).meta["updates_done"] == 16
+    with closing(opened(tmp_path / "new", also=of[0])) as first:
+        first.save(8, tree(8), {"updates_done": 8})
+        assert first.restore(like()).meta["updates_done"] == 8
+    with closing(opened(tmp_path / "new", also=of[1])) as other:
+        said = r"\(modules\[0\]\[1\]: rate = 0.1 there, rate = 0.9 here\)"
+        with pytest.raises(OtherConfiguration, match=said):
+            other.restore(like())
 
 
 def test_a_leftover_of_a_killed_write_is_no_checkpoint(two):

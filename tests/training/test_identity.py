@@ -5,11 +5,12 @@ import jax
 import numpy as np
 import pytest
 
+from churn_jax.configuration.codec import differences, in_words
 from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation, EnsembleDistillation
 from churn_jax.studies import ModelConfig
 from churn_jax.training import Run, TrainConfig
-from churn_jax.training.checkpoint import computation, difference, identity_of
+from churn_jax.training.checkpoint import computation, identity_of
 from churn_jax.training.teachers import as_teachers
 
 
@@ -17,6 +18,10 @@ def identity(method, teacher=None, data="0" * 64, **options):
     group = Group(ModelConfig("mlp", features=(8,)).build(10), method.members)
     config = TrainConfig(**{"replicas": 2, "epochs": 2, **options})
     return identity_of(Run("run", method, (group,), config), data, as_teachers(teacher))
+
+
+def difference(theirs, ours):
+    return in_words(differences(json.loads(theirs), json.loads(ours)))
 
 
 @dataclasses.dataclass

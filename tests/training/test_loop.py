@@ -71,7 +71,7 @@ def test_best_weights_are_those_of_the_best_validation_epoch(wild):
 
 def test_a_folder_of_pixels_on_another_scale_is_refused(wild):
     trained, directory = wild
-    with pytest.raises(OtherConfiguration, match=r"std 1.0 there, mean 0.5"):
+    with pytest.raises(OtherConfiguration, match=r"\(mean: 0.0 there, 0.5 here\)"):
         train(trained.run, digits(), directory=directory, mean=0.5)
 
 
