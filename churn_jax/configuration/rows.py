@@ -102,7 +102,7 @@ class MethodSpec:
             empty is all of them. Logits of the others are `UNKNOWN_LOGIT`.
         class_share: share of every class's training examples, the first ones in the
             study's fixed order.
-        start: name of the row whose deployed weights training starts from.
+        start: name of the row with whose weights and moments of pixels training starts.
         keep: share of those weights in the deployed ones; see `interpolate_weights`.
     """
 

@@ -229,16 +229,16 @@ class StudyConfig:
             other = self.spec(name)
             members, wanted = other.method.members, spec.teaching.members
             teaches = name == spec.teacher and wanted
+            sizes = [self.first(row).train_size for row in (spec, other)]
             if name != spec.start:
                 other.method.check_teaches(spec.name)
             check_none(
                 spec.name,
                 (
-                    name != spec.start and other.train_size != spec.train_size,
-                    f"it (train_size {spec.train_size}) and {name} "
-                    f"({other.train_size}) normalise pixels otherwise, so one cannot "
-                    "learn from the other; "
-                    "use class_share instead",
+                    sizes[0] != sizes[1],
+                    f"it (train_size {sizes[0]}) and {name} ({sizes[1]}) normalise "
+                    "pixels otherwise, so one cannot learn from the other; use "
+                    "class_share instead",
                 ),
                 (
                     name in spec.teaching.old and members != 1,
@@ -267,6 +267,13 @@ class StudyConfig:
             f"unknown method {name!r}; known: {', '.join(rows)}"
             f"{did_you_mean(name, rows)}"
         )
+
+    def first(self, spec: MethodSpec) -> MethodSpec:
+        """The row whose pixels' moments one has: where its chain of `start` begins."""
+        rows = {row.name: row for row in self.methods}
+        while spec.start in rows:
+            spec = rows[spec.start]
+        return spec
 
     def with_coefficient(self, path: str, value: float) -> StudyConfig:
         """Sets `row.coefficient`, for example `codistill_skl.beta`."""

@@ -154,8 +154,12 @@ class StudyInputs:
         """The inputs of one row.
 
         Rows of some classes, or of a share of every class's examples, keep the moments
-        of the study's pixels: an old model and its successor must see an image alike.
+        of the study's pixels, and rows with a `start` those of the row it begins with:
+        an old model and its successor must see an image alike.
         """
+        if (first := self.config.first(spec)) is not spec:
+            begun, own = self.of(first), dataclasses.replace(spec, start="", keep=0.0)
+            return self.of(own)._replace(mean=begun.mean, std=begun.std)
         study = self.config.data
         size = study.train_size if spec.train_size is None else spec.train_size
         key = (size, spec.classes, spec.class_share)

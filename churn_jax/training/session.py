@@ -145,17 +145,20 @@ def _of_networks(
     if run.keep and start is None:
         raise ValueError(f"{run.name}: keep={run.keep} needs a start, which it keeps")
     cached, times = (teachers.cached, teachers.repeats) if teachers else (None, 1)
-    for trained in teachers.trained if teachers is not None else ():
+    models = teachers.trained if teachers is not None else ()
+    for trained in models:
         trained.run.method.check_teaches(run.name)
         check_teacher_classes(run, trained.run, example, dataset.num_classes)
-        own = (trained.program.mean, trained.program.std)
-        if cached is None and own != (mean, std):
-            raise ValueError(
-                f"{run.name} and its teacher {trained.run.name} must normalise pixels "
-                f"alike; got mean and std {(mean, std)} and {own}"
-            )
         if (count := times * trained.run.config.replicas) != config.replicas:
             raise ValueError(f"{run.name}: {trained.run.name} teaches {count} replicas")
+    seen = models if teachers is None or cached is None else teachers.old
+    for trained in (*seen, *([] if start is None else [start])):
+        own = (trained.program.mean, trained.program.std)
+        if own != (mean, std):
+            raise ValueError(
+                f"{run.name} and {trained.run.name} must normalise pixels alike; got "
+                f"mean and std {(mean, std)} and {own}"
+            )
     sizes = config.replicas // times, 1, len(train.labels), dataset.num_classes
     if cached is not None and cached.shape != sizes:
         raise ValueError(

@@ -160,6 +160,7 @@ test_studies_that_cannot_be_are_refused = refusals(
     ([taught(teaching=Teaching(members=3)), ENSEMBLE], "ensemble's 2 mem.*got 3"),
     ([taught(teaching=Teaching(members=1)), SHARED], "of ensemble share theirs"),
     ([SMALLER, STUDENT], "normalise pixels otherwise"),
+    ([row(train_size=9), taught(start="row"), ENSEMBLE], r"9\) and ensemble \(None\)"),
     ([STUDENT, GATED], "student: an ensemble with a gate cannot"),
     ([row(train_size=0)], "row: train_size must be at least 1; got 0"),
     ([row(("ema_decay", 0.9)), row(name="row_ema")], "the row of row's averaged"),

@@ -30,6 +30,7 @@ from churn_jax.reports.members import MEMBERS, load_members
 from churn_jax.studies import Axis, MethodSpec, ModelConfig, run_study, run_sweep
 from churn_jax.studies.cost import study_costs
 from churn_jax.studies.folder import StudyFolder
+from churn_jax.studies.inputs import StudyInputs
 from churn_jax.studies.predictions import row_teachers
 from churn_jax.studies.study import FinishedStudy
 from churn_jax.training.run import Trained
@@ -227,6 +228,17 @@ def test_a_later_launch_adds_a_version_and_trains_nothing_again(versions, tmp_pa
     config = json.loads((out / "study.json").read_text())["config"]
     assert from_json(StudyConfig, config) == longer
     assert from_json(StudyConfig, config).updates[-1] == update
+
+
+def test_a_row_sees_pixels_as_the_row_that_it_started_from_does():
+    few = MethodSpec("fewer", "", ERM(), train_size=32)
+    later = MethodSpec("later", "", ERM(), start="fewer")
+    last = MethodSpec("last", "", ERM(), start="later", class_share=0.5)
+    inputs = StudyInputs(with_rows(VERSIONS, few, later, last))
+    plain, *of = map(inputs.of, (row("baseline"), few, later, last))
+    assert [len(one.dataset.train) for one in of[:2]] == [32, 64]
+    moments = [(one.mean, one.std) for one in of]
+    assert moments[0] == moments[1] == moments[2] != (plain.mean, plain.std)
 
 
 def test_other_networks_cannot_start_from_a_rows_weights(versions):
