@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +64,7 @@ def check_run(run: Run, dataset) -> None:
         _check_tokens(run, example, max(map(np.max, ids)))
 
 
-def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
+def check_start(run: Run, start: Run, example: Any, replicas: int) -> None:
     """Refuses weights of other networks before hours are spent on training them."""
 
     def form(run: Run):
@@ -73,7 +73,7 @@ def check_start(run: Run, start: Run, example: jax.ShapeDtypeStruct) -> None:
             for g in run.groups
         ]
 
-    if form(run) != form(start) or run.config.replicas != start.config.replicas:
+    if form(run) != form(start) or run.config.replicas != replicas:
         raise ValueError(
             f"{run.name} cannot start from the weights of {start.name}: their "
             "networks, members or replicas differ"

@@ -200,8 +200,8 @@ def _of_networks(
     # Initial state ---------------------------------------------------------------
     begun, given = None, iter(())
     if start is not None:
-        check_start(run, start.run, example)
         begun = fetch((start.params, start.model_state))
+        check_start(run, start.run, example, len(jax.tree.leaves(begun)[0]))
         given = iter(joined(*begun))
     taught: PyTree = ()
     if taught_by is not None and program.teacher is not None:

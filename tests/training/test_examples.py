@@ -1,6 +1,7 @@
 """Networks of other people on data of other people: computed rightly, or refused."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import flax.linen as nn
 import jax
@@ -17,6 +18,7 @@ from churn_jax.training import MeshShape, Seeds, train
 from churn_jax.training.examples import check_run, check_teacher_classes, split_example
 from churn_jax.training.predictions import placed
 from churn_jax.training.session import open_session
+from churn_jax.training.teachers import repeated
 from tests.refusals import refusals
 from tests.training import tiny
 from tests.training.tiny_texts import Bag
@@ -198,6 +200,27 @@ def test_teachers_of_some_classes_say_which():
         open_session(student, tiny.dataset(), teacher=tiny.teacher(2))
     with pytest.raises(ValueError, match="tiny: teacher teaches 2 replicas"):
         tiny.session_of(student, taught_by=tiny.teacher(2, replicas=2))
+
+
+def test_weights_to_start_from_are_of_all_replicas_and_of_pixels_on_one_scale():
+    run, old = (
+        tiny.make_run(ERM(), network=tiny.LINEAR),
+        tiny.teacher(1, 2, tiny.LINEAR),
+    )
+    (variables,) = old.teacher_variables()
+
+    def session(times, **moments):
+        params = repeated((variables["params"],), times)
+        start = SimpleNamespace(**vars(old), params=params, model_state=({},))
+        return open_session(run, tiny.dataset(), start=start, **moments)
+
+    found = session(2, **tiny.MOMENTS).parts[0].state.params[0]["kernel"]
+    kernel = variables["params"]["kernel"]
+    np.testing.assert_array_equal(found, np.concatenate([kernel, kernel]))
+    with pytest.raises(ValueError, match="members or replicas differ"):
+        session(1, **tiny.MOMENTS)
+    with pytest.raises(ValueError, match="tiny and teacher must normalise pixels alik"):
+        session(2)
 
 
 # Token ids: what is refused; `tests/studies/test_text_study.py` trains on them.
