@@ -50,9 +50,10 @@ def check_run(run: Run, dataset) -> None:
                 f"{run.name}: {name} labels must lie in 0..{dataset.num_classes - 1}; "
                 f"got {labels.min()} to {labels.max()}"
             )
-    if not isinstance(train, StreamedSplit):
-        check_layout(run.name, train.images)
-        run.method.check_inputs(train.images)
+    stored = train.source if isinstance(train, StreamedSplit) else train
+    if hasattr(stored, "images"):  # files have none
+        check_layout(run.name, stored.images)
+        run.method.check_inputs(stored.images)
     example = split_example(train)
     for group in run.groups:
         _check_network(run, group, example, dataset.num_classes)

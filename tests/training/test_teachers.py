@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.data import Augmentation
+from churn_jax.data import Augmentation, stream
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ELODI, ERM, OneToOneDistillation
 from churn_jax.training import MeshShape
@@ -326,10 +326,9 @@ def test_the_engine_refuses_features_that_would_be_clipped():
     )
     features = dataclasses.replace(images, train=part)
     run = tiny.make_run(ODS, network=STUDENT)
-    with pytest.raises(ValueError, match=r"from -2 to 1\.98.*outside of pixel_range"):
-        open_session(
-            run, features, directory=None, teacher=drawn_teachers(), mean=0.0, std=1.0
-        )
+    for data in (features, stream(features)):
+        with pytest.raises(ValueError, match=r"from -2 to 1\.98.*outside of pixel_ran"):
+            open_session(run, data, teacher=drawn_teachers(), mean=0.0, std=1.0)
 
 
 @pytest.mark.slow
