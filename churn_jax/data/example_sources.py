@@ -208,11 +208,10 @@ class _Rows:
         """An image of the others' shape and dtype, or an error."""
         at, others = len(self.labels), self.images
         if others.dtype == image.dtype == np.uint8:
-            # Grey images among coloured ones are coloured images of equal channels.
             if image.ndim == 2 and others.ndim == 4:
-                image = np.repeat(image[..., None], others.shape[-1], -1)
+                image = _coloured(image, others.shape[-1])
             elif image.ndim == 3 and others.ndim == 3:
-                self.images = others = np.repeat(others[..., None], image.shape[-1], -1)
+                self.images = others = _coloured(others, image.shape[-1])
         if image.shape != others.shape[1:]:
             raise DataError(
                 f"{self.where}: images must be of one size; image 0 has shape "
@@ -234,6 +233,11 @@ class _Rows:
                 f"{self.where}: the examples take {size / 2**30:,.0f} GiB, more than "
                 "this machine's memory; cut a data set that repeats without end"
             )
+
+
+def _coloured(grey: np.ndarray, channels: int) -> np.ndarray:
+    """Grey images with so many equal channels; a fourth is opaque."""
+    return np.where(np.arange(channels) == 3, np.uint8(255), grey[..., None])
 
 
 def _memory() -> float:

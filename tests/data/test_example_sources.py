@@ -91,6 +91,18 @@ def test_grey_images_among_coloured_ones_are_coloured():
             )
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_grey_images_among_transparent_ones_are_opaque(first):
+    alpha = np.full((6, 6, 1), 7, np.uint8)
+    mixed = [
+        (x[..., 0] if i % 2 else np.concatenate([x, alpha], -1), y)
+        for i, (x, y) in enumerate(PAIRS)
+    ][first:]
+    images = from_source({"train": mixed, "test": mixed}).test.images
+    assert images.dtype == np.uint8 and images.shape[1:] == (6, 6, 4)
+    assert images[:2, ..., 3].max((1, 2)).tolist() == [[7, 255], [255, 7]][first]
+
+
 def test_pillow_images_are_converted_to_their_pixels():
     palette = Image.fromarray(X[0]).convert("P")
     bits = Image.fromarray(X[0]).convert("1")
