@@ -169,11 +169,11 @@ class OptimizerConfig:
             raise ValueError(f"clip_norm must be above 0; got {self.clip_norm}")
         for field in _NUMBERS:
             numbers = np.ravel(getattr(self, field))
-            number = numbers.dtype.kind in "iuf"
-            if not number or not np.all((numbers >= 0) & (numbers < math.inf)):
+            number, most = numbers.dtype.kind in "iuf", np.finfo(np.float32).max
+            if not number or not np.all((numbers >= 0) & (numbers <= most)):
                 given = repr(getattr(self, field))
                 raise ValueError(
-                    f"{field} must be finite and not negative; got {given}"
+                    f"{field} must be finite in float32 and not negative; got {given}"
                 )
         for name in self.member_algorithms:
             check_choice("member_algorithms", name, _BUILT_IN)
