@@ -375,6 +375,7 @@ _ARCHITECTURES = {
             "downsample_in_bottleneck": (False, lambda n: n.stride_at == "1x1"),
             "downsample_in_first_stage": False,
             "hidden_act": ("relu", lambda n: n.activation),
+            "batch_norm_eps": (1e-5, lambda n: n.epsilon),  # which they never change
         },
     ),
     "swin": _Architecture(

@@ -305,6 +305,12 @@ test_another_architecture_is_refused = refusals(
 )
 
 
+def test_a_resnet_with_another_epsilon_is_refused(tmp_path):
+    folder = _folder(tmp_path, "resnet", _weights("resnet"))
+    with pytest.raises(PretrainedError, match=r"eps 1e-05, but .* needs 0.001"):
+        load_pretrained(folder, _NETWORKS["resnet"].clone(epsilon=1e-3))
+
+
 def test_damaged_and_missing_files_are_refused(tmp_path):
     def refused(message):
         with pytest.raises(PretrainedError, match=message):
