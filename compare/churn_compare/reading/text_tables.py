@@ -27,6 +27,7 @@ _PLAIN = {*ID, "input", "prompt", "question"}  # kept as they are written
 _NUMBER = re.compile(
     r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?|[+-]?(nan|inf)", re.IGNORECASE
 )
+_EITHER = r"^([^,]*|[+-]?[1-9]\d{0,2},\d{3})$"  # no comma, or one of two meanings
 _WHOLE = re.compile(r"[+-]?\d+([.]0*)?")
 _SPACE: Any = re.compile(r"\s*")
 _ROWS = (
@@ -166,16 +167,20 @@ def read_text(
         unusual = [f"separated by {_DELIMITERS.get(layout.delimiter, 'marks')}"]
     # Without newlines in values it is a third faster, but blocks end at any newline.
     tries = [(lines, mark) for lines in (False, True) for mark in decimals]
-    for newlines, mark in tries:
+
+    def read(newlines: bool, mark: str, types: dict[str, Any]) -> Any:
         marks = {"delimiter": layout.delimiter, "quote_char": layout.quote}
         parsed = arrow.csv.ParseOptions(newlines_in_values=newlines, **marks)
         converted = arrow.csv.ConvertOptions(
             column_types=types, strings_can_be_null=False, decimal_point=mark
         )
         packed = arrow.PythonFile(UnpackedFile(path), "r") if is_packed(path) else None
+        with packed or arrow.OSFile(str(path)) as file:
+            return arrow.csv.read_csv(file, reading, parsed, converted)
+
+    for newlines, mark in tries:
         try:
-            with packed or arrow.OSFile(str(path)) as file:
-                table = arrow.csv.read_csv(file, reading, parsed, converted)
+            table = read(newlines, mark, types)
             break
         except arrow.ArrowInvalid as error:
             if (newlines, mark) != tries[-1]:
@@ -194,16 +199,19 @@ def read_text(
                 "a row has more than a million characters; a quote may lack its end"
             ) from error
     if layout.delimiter != ",":
-        table, found = _with_points(table)
+        if mark == ",":  # a number no longer tells how it was written
+            _with_points(read(newlines, mark, dict.fromkeys(names, text)), scores)
+        table, found = _with_points(table, scores)
         unusual += ["with decimal commas"] * (found or mark == ",")
     return table if clean == names else table.rename_columns(clean), tuple(unusual)
 
 
-def _with_points(table: Any) -> tuple[Any, bool]:
+def _with_points(table: Any, scores: set[str]) -> tuple[Any, bool]:
     """Replaces decimal commas where a whole column has numbers only."""
     found, names = False, {plain(name) for name in table.column_names}
     # A target is written like the texts that it is compared with, whatever its name.
-    chosen = _NUMBERS if names & _TEXTS else names - _PLAIN
+    sure = {*_NUMBERS, *map(plain, scores)}
+    chosen = sure if names & _TEXTS else names - _PLAIN
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if not arrow.is_text(column.type) or plain(name) not in chosen:
@@ -213,8 +221,14 @@ def _with_points(table: Any) -> tuple[Any, bool]:
         commas = arrow.match_substring(text, ",")
         numbers = arrow.match_substring_regex(text, number)
         if arrow.any(commas).as_py() and arrow.all(numbers).as_py():
-            points = arrow.replace_substring(text, ",", ".")
-            table, found = table.set_column(place, name, points), True
+            if not arrow.all(arrow.match_substring_regex(text, _EITHER)).as_py():
+                points = arrow.replace_substring(text, ",", ".")
+                table, found = table.set_column(place, name, points), True
+            elif plain(name) in sure:  # any other may be a text
+                raise PredictionsError(
+                    f"the comma in {text.filter(commas)[0]} of column {name} may mark "
+                    "thousands or decimals; write numbers without commas"
+                )
     return table, found
 
 

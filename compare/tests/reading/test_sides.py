@@ -601,6 +601,9 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     assert found.columns["score"].tolist() == [[1.5, 3.0]]
     assert found.columns["set"].to_pylist() == ["1,2", "2,4"]
     assert found.account.read[-1] == "with decimal commas"
+    for name in ("score", "value", "logit_A"):  # thousands or decimals
+        path.write_text(f'id;{name};logit_b\na;"1,050";1\nb;958;"0,5"\n')
+        _refused(path, f"the comma in 1,050 of column {name} may mark thousands or")
 
 
 @pytest.mark.parametrize("ending", [".snappy.parquet", ".csv.gz", ".json"])
