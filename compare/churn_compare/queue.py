@@ -20,8 +20,8 @@ from churn_compare.labelling import (
     check_preferable,
     key_of,
 )
+from churn_compare.reading.columns import INPUT
 from churn_compare.reading.labels import DRAWN_FROM, as_text
-from churn_compare.reading.outcomes import INPUT
 
 _INPUTS = (*INPUT, "text", "sentence", "content")
 

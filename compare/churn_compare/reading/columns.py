@@ -24,6 +24,8 @@ PREDICTION = (
 )
 CLASS = ("class", "classes")  # the truth if another column is the prediction
 RUN = ("run",)
+RUNS = (*RUN, "seed", "epoch", "repeat", "sample")  # of outcomes
+INPUT = ("input", "prompt", "question", "input_hash")
 _USUAL = {*ID, *LABEL, *PREDICTION, *CLASS, *RUN}
 _PROBABILITIES = (
     "probabilities probability probs prob probas proba y_prob y_proba pred_proba "

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from churn_compare.array_files import check_memory
 from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading import arrow
-from churn_compare.reading.columns import LABEL, PREDICTION, plain
+from churn_compare.reading.columns import ID, INPUT, LABEL, PREDICTION, RUNS, plain
 from churn_compare.reading.contents import column_names, parsing
 from churn_compare.reading.text_tables import json_lines, read_json, table_of
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
 KEY = "target_hash"
+_TAKEN = {*ID, *LABEL, *RUNS, *INPUT, KEY, ERROR, "answer"}  # read by their names
 _SCORED = "/score"  # at the end of MLflow's columns
 _PROMPTFOO, _INSTANCES = "results of promptfoo", "instances of Every Eval Ever"
 _ZSTANDARD = 93  # compression method of an archive
@@ -99,13 +100,15 @@ def _log(
         raise PredictionsError("there are no examples")
     names = {name: None for row in found for name in row.scores}
     scores = [n for n in names if any(row.scores.get(n) is not None for row in found)]
+    answers = dict.fromkeys(name for row in found for name in row.answers)
+    taken = {*_TAKEN, *answers, *(name for row in found for name in row.facts)}
+    called = {n: f"{n},score" if {n, plain(n)} & taken else n for n in scores}
     table = table_of(
-        row.facts | row.answers | {n: row.scores.get(n) for n in scores}
+        row.facts | row.answers | {called[n]: row.scores.get(n) for n in scores}
         for row in found
     )
-    answers = dict.fromkeys(name for row in found for name in row.answers)
     left = tuple(name for name in names if name not in scores)
-    return Log(table, (*scores,), (*answers,), (*read,), left, less or {})
+    return Log(table, (*called.values(),), (*answers,), (*read,), left, less or {})
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -462,7 +465,8 @@ def _promptfoo(path: Path) -> Iterator[_Row]:
         # A failed assertion is told in `error` as well; then there is a grade.
         failed = bool(row.get("error")) and not row.get("gradingResult")
         scores = {"success": row["success"], "score": row.get("score")}
-        scores |= row.get("namedScores") or {}
+        named = row.get("namedScores") or {}
+        scores |= {n + ",named" * (n in scores): of for n, of in named.items()}
         said = (row.get("response") or {}).get("output")
         facts = {"id": row["testIdx"], ERROR: failed}
         yield _row(facts, row.get("vars") or {}, scores, said)

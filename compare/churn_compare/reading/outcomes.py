@@ -24,7 +24,7 @@ from churn_compare.measures import Kind, less_is_better
 from churn_compare.pair import Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Account
-from churn_compare.reading.columns import ID, LABEL, RUN, find_column, plain
+from churn_compare.reading.columns import ID, INPUT, LABEL, RUNS, find_column, plain
 from churn_compare.reading.contents import (
     Contents,
     as_table,
@@ -43,8 +43,6 @@ COLUMNS: Mapping[str, Kind] = {
 """Columns that are outcomes, by their names."""
 _ALONE = ("success", "resolved", "solved", "pass", "status")  # if there is no other
 
-INPUT = ("input", "prompt", "question", "input_hash")
-RUNS = (*RUN, "seed", "epoch", "repeat", "sample")
 # Columns that an example has one value of, whatever the run.
 _OF_EXAMPLES = "task subtask dataset subset subject benchmark config".split()
 # What Inspect's `value_to_float` makes of texts.

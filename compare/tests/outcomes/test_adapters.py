@@ -203,3 +203,6 @@ def test_a_score_without_a_worst_value_is_not_made_wrong(tmp_path):
     fails("tone has no value that", compare_outcomes, old, new, errors="wrong")
     found = compare_outcomes(old, new, errors="drop")["tone"]
     assert (found["score_change"].value == 0 and np.isnan(found.p)) or found.p == 1
+    old.write_text(old.read_text().replace('"tone": ', '"score": '))
+    measures = read_outcomes(old).measures
+    assert {"score": "correct", "score,named": "score"}.items() <= measures.items()
