@@ -233,8 +233,14 @@ def noise_floor(
     notes = [*settle([Doubt("same-file", said)] * same, confirm)]
     columns = {"id_column": id_column, "target_column": target_column}
     scores = {"score_columns": score_columns, "grades": grades}
-    sides = [_read(given, columns, scores, confirm) for given in runs]
-    check_used(None, sides, columns)
+    read = [_read(given, columns, scores) for given in runs]
+    check_used(None, read, columns)
+    both = [(of, of if of.measures else _decided(of)) for of in read]
+    first = next((pair for pair in both if not pair[0].measures), None)
+    sides = [
+        whole if whole.measures else _of_classes(whole, of, first, confirm, on_missing)
+        for whole, of in both
+    ]
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("a noise floor needs at least two runs; got one")
     whole, notes = sides[0], notes + [note for side in sides for note in side.notes]
@@ -268,7 +274,7 @@ def noise_floor(
     )
 
 
-def _read(given: Any, columns: dict, scores: dict, confirm: Sequence[str]) -> Table:
+def _read(given: Any, columns: dict, scores: dict) -> Table:
     if isinstance(given, Table):
         return given
     if scores["score_columns"] or has_outcomes(given):
@@ -276,33 +282,40 @@ def _read(given: Any, columns: dict, scores: dict, confirm: Sequence[str]) -> Ta
     if scores["grades"]:
         raise PredictionsError("grades are for scores; here are predicted classes")
     id_column, label_column = columns["id_column"], columns["target_column"]
-    side = read_side(given, id_column=id_column, label_column=label_column)
-    return of_classes(side, confirm)
+    return read_side(given, id_column=id_column, label_column=label_column)
 
 
-def of_classes(side: Table, confirm: Sequence[str] = ()) -> Table:
-    """Predicted classes as outcomes."""
-    names = side.class_names or tuple(map(str, range(side.classes)))
+def _decided(side: Table) -> Table:
+    """The classes that a run predicts, without its scores."""
     predicted = side.values if side.kind == "classes" else side.decisions
     if predicted is None:
-        order = class_order(names)  # ties go to the first class by name
+        # Ties go to the first class by name.
+        order = class_order(side.class_names or map(str, range(side.classes)))
         logits = StoredLogits.of(side.values)
         predicted = np.empty(logits.shape[:2], np.int32)
         for run, start in np.ndindex(len(logits), -(-side.examples // _ROWS)):
             at = slice(start * _ROWS, (start + 1) * _ROWS)
             predicted[run, at] = order[logits[run, at][:, order].argmax(axis=-1)]
-    decided = {"values": predicted, "class_names": names, "decisions": None}
-    decided["others"] = lambda names=None: {}  # no file is read again
-    both = [dataclasses.replace(side, kind="classes", **decided)] * 2
-    pair = join(*both, confirm=confirm)
-    doubts = class_doubts(dataclasses.replace(pair, old=side, new=side), scan(pair))
+    given = {"kind": "classes", "values": np.asarray(predicted), "decisions": None}
+    given["others"] = lambda names=None: {}  # no file is read again
+    return dataclasses.replace(side, **given)
+
+
+def _of_classes(
+    side: Table, of: Table, first: Any, confirm: Sequence[str], on_missing: Any
+) -> Table:
+    """Predicted classes as outcomes, aligned with those of the first run."""
+    pair = join(of, first[1], confirm=confirm, on_missing=on_missing)
+    doubts = class_doubts(dataclasses.replace(pair, old=side, new=first[0]), scan(pair))
     said = settle(dict.fromkeys(doubts), confirm)
-    texts = arrow.array(names).take(arrow.array(np.asarray(predicted).reshape(-1)))
-    target = None
-    if side.labels is not None:
-        right = [*(side.label_names or names), "(unknown)"]
-        known = np.where(side.labels < 0, len(right), side.labels)
-        target = arrow.array(right).take(arrow.array(np.minimum(known, len(right) - 1)))
+    names = [*(first[1].class_names or map(str, range(first[1].classes)))]
+    names += [*map(pair.class_name, range(len(names), pair.classes)), "(unknown)"]
+    columns = np.arange(pair.classes) if pair.old_columns is None else pair.old_columns
+    texts = arrow.array(names).take(arrow.array(columns[of.values.reshape(-1)]))
+    labels, target = pair.some_labels if pair.partial else pair.labels, None
+    if side is first[0] and labels is not None:
+        labels = labels if pair.new_rows is None else labels[np.argsort(pair.new_rows)]
+        target = arrow.array(names).take(arrow.array(labels % len(names)))
     return Table(
         name=side.name,
         runs=tuple(range(len(side.values))),

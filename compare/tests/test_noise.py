@@ -177,6 +177,19 @@ def test_the_floor_of_networks_is_for_new_runs_and_that_of_samples_for_these(rng
         assert two[name].high - two[name].low < 0.05
 
 
+def test_runs_are_aligned_and_doubted_as_versions_are():
+    truth, old = np.arange(40) % 2 == 0, np.arange(40) % 2 == 0
+    old[:4] ^= True
+    first = {"label": np.where(truth, "TRUE", "FALSE"), "prediction": [*map(str, old)]}
+    for label, prediction in ((truth, truth), (truth + 0, truth + 0)):
+        second = {"label": label[::-1], "prediction": prediction[::-1]}
+        ids = {"id": np.arange(40)}, {"id": np.arange(40)[::-1]}
+        found = noise_floor(first | ids[0], second | ids[1])["prediction"]
+        assert found["runs_differ"].value == 0.1 and found.of_runs == (0.9, 1)
+    runs = ({"prediction": [a, b] * 20} for a, b in (("cat", "dog"), ("Cat", "Dog")))
+    fails("'cat' and 'Cat', 'dog' and 'Dog' differ only in spell", noise_floor, *runs)
+
+
 def test_noise_by_hand():
     old = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1]])
     new = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
