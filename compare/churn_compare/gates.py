@@ -409,10 +409,7 @@ def read_gates(path: str | os.PathLike) -> tuple[Gate, ...]:
     table = read_toml(Path(path))
     table.pop(WAIVE, None)
     with errors_in(path):
-        gates = gates_of(table)
-    if not gates:
-        raise GateError(f"{path}: there is no gate in it, such as max-churn = 0.05")
-    return gates
+        return gates_of(table)
 
 
 def read_waivers(path: str | os.PathLike) -> tuple[Waiver, ...]:
@@ -495,16 +492,16 @@ def gates_of(
         if key in _DEPTHS if not path else is_table and len(path) < _DEPTHS[path[0]]:
             if not isinstance(value, Mapping):
                 raise GateError(f"{key} must be a table, [{key}]; got {value!r}")
-            inside = gates_of(value, settings, (*path, key))
-            if not inside:
-                raise GateError(f"{place}: there is no gate in this table")
-            found += inside
+            found += gates_of(value, settings, (*path, key))
         elif is_table and not path:
             hint = closest(key, [*_DEPTHS]) or f"tables are {', '.join(_DEPTHS)}"
             raise GateError(f"unknown table {key!r}; {hint}")
         elif is_table or key not in _SETTINGS:
             with errors_in(place):
                 found.append(_gate(key, value, settings, path))
+    if not found:
+        where = ".".join(path) or "it"
+        raise GateError(f"there is no gate in {where}, such as max-churn = 0.05")
     return tuple(found)
 
 

@@ -137,7 +137,8 @@ def _rules(table: Any) -> Rules:
     if "gates" in fields:
         given = dict(fields["gates"])
         fields["waivers"] = waivers_in(given.pop(WAIVE, []))
-        fields["gates"] = gates_of(given)
+        with errors_in("gates"):
+            fields["gates"] = gates_of(given)
     return Rules(**fields)
 
 
