@@ -406,7 +406,7 @@ def _gates(given: Mapping[str, Any]) -> dict[str, Any]:
     limits = {
         f"--{name.replace('_', '-')}": limit
         for name, limit in given.items()
-        if name.startswith(_LIMITED)
+        if name.startswith(_LIMITED) and limit is not None
     }
     file = given["gates"] or ()
     over = gates.gates_by_name(limits)

@@ -318,8 +318,6 @@ def gates_by_name(
     """Gates from options or keyword arguments."""
     found = []
     for name, given in limits.items():
-        if given is None:
-            continue
         if isinstance(given, Mapping):
             raise GateError(
                 f"{name} is a table; in Python name a limit, such as max_nfr or "

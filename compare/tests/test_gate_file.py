@@ -108,7 +108,7 @@ def test_gates_are_given_as_they_come(tmp_path):
     named = {"max_churn": "10%", "min-kappa": 0.5}
     for given in (gates, list(gates), iter(gates), path, str(path), named):
         assert as_gates(given) == gates
-    assert as_gates(()) == as_gates({"max_churn": None}) == as_gates(None) == ()
+    assert as_gates(()) == as_gates({}) == as_gates(None) == ()
     assert as_gates(gates[0]) == gates[:1]
     fails("not a waiver: .*; write Waiver", compared, {"id": "3"}, of=GateError)
     fails("not a gate: 'max-churn'; write Gate", as_gates, ["max-churn"], of=GateError)

@@ -115,6 +115,7 @@ def test_slices_and_classes_are_judged():
         ({}, "no condition to assert; give one, such as max_nfr=0.01"),
         ({"inconclusive": "maybe", "labels": "gone.csv"}, "inconclusive must be"),
         ({"max_nfr": 1}, "max_nfr 1 may mean 1 % or 100 %; write 1% or 100%"),
+        ({"max_nfr": None}, "max_nfr must be a number such as 0.02 or 2%; got None"),
         ({"max_nrf": "5%"}, "unknown key 'max_nrf'; did you mean max_nfr?"),
         ({"gates": [Gate("churn", 0.5)], "on": "bound"}, "set on in each gate, or"),
         ({"max_nfr": "5%", "max_slice_nrf": 0.1}, "'max_nrf'; did you mean max_nfr"),
