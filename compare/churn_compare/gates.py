@@ -263,7 +263,8 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
     text, value = str(given).rstrip(), math.nan
     percent = text.endswith("%")
     with contextlib.suppress(ValueError):
-        value = float(text.removesuffix("%"))
+        if text.isascii() and "_" not in text:
+            value = float(text.removesuffix("%"))
     of_share = quantity and _unit(quantity) in ("share", "points")
     if of_share and not percent and abs(value) == 1:
         raise GateError(

@@ -67,6 +67,8 @@ def test_a_file_says_what_it_says(tmp_path):
         ("[slices]\nmax-kappa = 0.1", "slices.max-kappa: no quantity 'kappa'"),
         ("[classes.7]\nmax-nfr = 'x'", "classes.7.max-nfr: the limit must be a number"),
         ("max-nfr = true", "max-nfr: the limit must be a number such as 0.02 or 2%"),
+        ("max-nfr = '1_0%'", "must be a number such as 0.02 or 2%; got '1_0%'"),
+        ("max-nfr = '٣%'", "must be a number such as 0.02 or 2%; got '٣%'"),
         ("max-nfr = nan", "max-nfr: the limit must be a number"),
         (f"max-nfr = 1{'0' * 400}", "max-nfr: the limit must be a number"),
         ("max-nfr = 2", "max-nfr: the limit of negative_flip_rate must lie"),

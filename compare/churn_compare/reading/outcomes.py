@@ -157,7 +157,8 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     worth, words, unknown = [], [], []
     for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
-            worth.append(float("_" if "_" in text else text))  # 1_000 is not a number
+            usual = text.isascii() and "_" not in text  # 1_000 is not a number
+            worth.append(float(text if usual else "_"))
         except ValueError:
             worth.append(grades.get(text, math.nan))
             words.append(text)

@@ -333,6 +333,7 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"x": [1]}, {"x": [1]}, "no column of outcomes"),
         ({"correct": [1, 2]}, {"correct": [1, 0]}, "must be 0 or 1"),
         ({"score": ["a"]}, {"score": [1]}, "score has grades without a number, a"),
+        ({"score": ["٣"]}, {"score": [1]}, "score has grades without a number, ٣"),
         ({"score": list("abcdefghijklm")}, {"score": [1]}, "must hold numbers"),
         ({"score": ["1", "1_0"]}, {"score": [1, 2]}, "number, 1_0; add --grades 1_0="),
         ({"score": [np.nan]}, {"score": [1.0]}, "lack an outcome"),
