@@ -545,15 +545,16 @@ def _taken(given: Mapping[str, Any]) -> str:
 
 def _grades(given: Sequence[str]) -> dict[str, float]:
     """Grades with their numbers, from texts such as `A=1`."""
-    found = {}
+    found: dict[str, float] = {}
     for word in given:
         grade, _, worth = word.rpartition("=")
         try:
-            found[grade] = float(worth)
+            number = math.nan if grade in found else float(worth)
         except ValueError:
-            grade = ""
-        if not grade or not math.isfinite(found[grade]):
-            raise ValueError(f"--grades takes A=1 B=0.5 and so on; got {word!r}")
+            number = math.nan
+        if not grade or not math.isfinite(number):
+            raise ValueError(f"--grades takes each grade once, A=1 B=0.5; got {word!r}")
+        found[grade] = number
     return found
 
 

@@ -649,7 +649,9 @@ def test_logs_of_inspect_of_every_kind(tmp_path, capsys):
     words = [*map(str, paths)]
     assert main(words) == 2
     assert "A, B; add --grades A=... B=... C=... with" in capsys.readouterr().err
-    assert main([*words, "--grades", "A=1", "B=.5", "F=x"]) == 2  # no number
+    for last in ("F=x", "A=0.5"):  # no number, and twice
+        assert main([*words, "--grades", "A=1", "B=.5", last]) == 2
+        assert f"each grade once, A=1 B=0.5; got '{last}'" in capsys.readouterr().err
     grades = {"A": 1.0, "B": 0.5, "C": 0.25, "F": 0.0}
     found = compare_outcomes(*paths, grades=grades)["match"]
     assert found["score_change"].value == pytest.approx(-0.25)
