@@ -331,6 +331,8 @@ def _shown_and_saved(
             written.append(result.save_html(given[name], command=command))
         elif name == "json":
             written.append(result.save_json(given[name]))
+        elif name == "junit" and given.get("inconclusive") == "fail":
+            written.append(array_files.write_file(given[name], result.junit("failure")))
         else:
             of = result.rule.to_json if name == "out" else getattr(result, name)
             written.append(array_files.write_file(given[name], of()))

@@ -109,27 +109,28 @@ class Display:
         """Names of the updates with their gates."""
         return [(self.title.replace("→", "->"), self.gates)]
 
-    def junit(self) -> str:
-        """JUnit XML with a test case for each gate; inconclusive gates are skipped."""
+    def junit(self, inconclusive: str = "skipped") -> str:
+        """JUnit XML, a test case per gate; inconclusive ones "skipped" or "failure"."""
         # Elements and attributes are those of the Ant task's schema, in its order:
         # GitLab, Jenkins and GitHub's actions read these.
         root = ElementTree.Element("testsuites")
+        kinds = {"fail": "failure", "inconclusive": inconclusive}
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
         for number, (title, gates) in enumerate(self.suites()):
             name, lines = printable(title), [printable(gate.line) for gate in gates]
-            states = [gate.state for gate in gates]
+            found = [kinds.get(gate.state, "") for gate in gates]
             about: Any = {"package": "churn_compare", "id": number, "name": name}
             about |= {"hostname": "localhost", "timestamp": now, "time": 0}
-            about |= {"tests": max(len(gates), 1), "failures": states.count("fail")}
-            about |= {"errors": 0, "skipped": states.count("inconclusive")}
+            about |= {"tests": max(len(gates), 1), "failures": found.count("failure")}
+            about |= {"errors": 0, "skipped": found.count("skipped")}
             suite = _element(root, "testsuite", **about)
             _element(suite, "properties")
-            for gate, line in zip(gates, lines, strict=True):
+            for gate, line, kind in zip(gates, lines, found, strict=True):
                 of = {"classname": name, "name": printable(gate.gate), "time": 0}
                 case = _element(suite, "testcase", **of)
-                if gate.state == "fail":
+                if kind == "failure":
                     _element(case, "failure", line, message=line, type="gate")
-                elif gate.state == "inconclusive":
+                elif kind:
                     _element(case, "skipped", message=line)
             if not gates:
                 of = {"classname": name, "name": "compared, without conditions"}

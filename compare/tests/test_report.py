@@ -323,6 +323,8 @@ def test_every_gate_is_a_test_case():
     assert [case.get("name") for case in cases] == ["a < b", "b & c", "d"]
     tags = [[child.tag for child in case] for case in cases]
     assert tags == [[], ["failure"], ["skipped"]]
+    strict = CompareResult.junit(versions, "failure")
+    assert (strict.count("</failure>"), strict.count("<skipped")) == (2, 0)
     assert cases[1][0].get("message") == cases[1][0].text == 'FAIL  b & c: "x" [2J ]]>'
     assert second.find("testcase").get("name") == "compared, without conditions"
     for suite in (first, second):  # in the order of the Ant task's schema
