@@ -227,6 +227,11 @@ def _scored(more, labels, *sides):
         yield columns | {f"logit_{more}": top, "label": truth}
 
 
+def _with_labels_of_changed(labels, *sides):
+    given = np.where(sides[0] != sides[1], np.array(labels, str), "")
+    return [{"pred": np.array(side, str), "label": given} for side in sides]
+
+
 DOUBTFUL = {
     "no class of the other": (
         "below-chance",
@@ -242,6 +247,13 @@ DOUBTFUL = {
         "renamed-classes",
         "old never predicts 'eel', the label of 20 examples, and predicts 'Aal', which",
         lambda labels, old, new: (np.where(old == "eel", "Aal", old), new),
+    ),
+    "a class that is typed in another way": (
+        "renamed-classes",
+        "each version never predicts 'Aal', the label of . examples, and predicts",
+        lambda labels, *of: _with_labels_of_changed(
+            [FOREIGN[n] if n == "eel" else n for n in labels], *of
+        ),
     ),
     "no class in both": (
         "renamed-classes",
@@ -285,7 +297,9 @@ def test_classes_that_are_hardly_those_of_the_labels_need_a_confirmation(case):
     fails(f"{message}.*--confirm {name}|{name}$", compare, old, new, **options)
     result = compare(old, new, confirm=DOUBTS, **options)
     assert any(note.startswith("Confirmed: ") for note in result.notes)
-    if name == "renamed-classes":  # next to scores the classes are known
+    typed = f"no version predicts these labels: {FOREIGN['eel']} ("
+    assert (typed in str(result.notes)) == ("typed" in case)
+    if name == "renamed-classes" and "typed" not in case:  # scores tell all classes
         compare(new, new, labels=labels, **FEW)
 
 
@@ -307,8 +321,9 @@ def test_honest_classes_are_not_doubted(classes, examples, right):
         rng = np.random.default_rng(seed)
         share = 1 / np.arange(1, classes + 1)
         labels, *wrong = rng.choice(classes, (3, examples), p=share / share.sum())
-        sides = (np.where(rng.random(examples) < right, labels, of) for of in wrong)
+        sides = [np.where(rng.random(examples) < right, labels, of) for of in wrong]
         compare(*sides, labels=labels, **FEW)
+        compare(*_with_labels_of_changed(labels, *sides), **FEW)
 
 
 def test_a_rare_class_and_ties_are_not_doubted():

@@ -158,7 +158,11 @@ def aligned(
     if found.classes > max(10, N / 2):
         hint = "; if they are texts, call their column answer"
         similar = [of._replace(sentence=of.sentence + hint) for of in similar]
-    never = [classes[c] for c in seen.difference(*known)] if classes else []
+    lone = sorted(seen.difference(*known))
+    never = [str((classes or range(found.classes))[c]) for c in lone]
+    if partial and never:
+        of = [f"{n} ({np.sum(truth == c)})" for n, c in zip(never, lone, strict=True)]
+        notes.append(f"Warning: no version predicts these labels: {some(of)}.")
     if lost := [name for name in never if name.lower() in _MISSING]:
         said = f"{lost[0]!r} is a label and never a prediction, so it may mean that "
         similar.append(Doubt("missing-labels", said + "there is none: leave it empty"))
@@ -442,6 +446,9 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
             names = some([*map(pair.class_name, np.unique(known))])
             said = f"neither version predicts a class of the {len(known):,} labels"
             found.append(Doubt("below-chance", f"{said} ({names}): {_REPAIR}"))
+        elif seen and len(known):
+            every = np.concatenate([of.predicted for _, of in sides])
+            found += _renamed(pair, "each version", every, pair.some_labels)
     for side, of in sides:
         if said := _no_class(pair, side, of, labels):
             remedy = "if that is not a class, leave its column out or rename it"
@@ -467,7 +474,7 @@ def class_doubts(pair: Pair, scanned: Scanned) -> list[Doubt]:
             )
             found.append(Doubt("below-chance", f"{said}: {_REPAIR}"))
         elif side.kind == "classes":
-            found += _renamed(pair, side, of.predicted, of_labels, of_predicted)
+            found += _renamed(pair, side.name, of.predicted, labels)
     return found
 
 
@@ -517,28 +524,33 @@ def _below(
 
 
 def _renamed(
-    pair: Pair,
-    side: Table,
-    predicted: np.ndarray,
-    of_labels: np.ndarray,
-    of_predicted: np.ndarray,
+    pair: Pair, who: str, every: np.ndarray, labels: np.ndarray
 ) -> list[Doubt]:
     """Doubt that a label is predicted under another name."""
-    # Examples a class needs so that, at this accuracy, some would surely be right.
-    labels = pair.labels
-    wrong = np.clip((predicted != labels).mean(), 0.01, 0.99)
+    known = labels != NO_LABEL
+    labels, predicted = labels[known], every[:, known]
+    size = 1 + max(int(labels.max()), int(every.max()))
+    of_labels, of_predicted, of_every = (
+        np.bincount(of.reshape(-1), minlength=size) for of in (labels, predicted, every)
+    )
+    # Examples a class needs so that, at this accuracy, some would surely be right. Of
+    # changed examples one version or the other mostly is.
+    wrong, share, few = (predicted != labels).mean(), 0.5, _FEW
+    if pair.partial:
+        wrong, share, few = (predicted != labels).all(axis=0).mean(), 0.25, 1
+    wrong = np.clip(wrong, 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
     found = []
-    never = (of_labels >= max(least, _FEW)) & (of_predicted == 0)
+    never = (of_labels >= max(least, few)) & (of_every == 0)
     for label in np.flatnonzero(never).tolist():
         instead = np.bincount(
             predicted[:, labels == label].reshape(-1), minlength=len(of_labels)
         )
         other = int(instead.argmax())
-        half = max(instead.sum(), of_predicted[other]) / 2
-        if of_labels[other] == 0 and instead[other] > half:
+        most = share * max(instead.sum(), of_predicted[other])
+        if of_labels[other] == 0 and instead[other] > most:
             found.append(
-                f"{side.name} never predicts {pair.class_name(label)!r}, the label of "
+                f"{who} never predicts {pair.class_name(label)!r}, the label of "
                 f"{of_labels[label]:,} examples, and predicts "
                 f"{pair.class_name(other)!r}, which is never a label, for most of them"
             )
