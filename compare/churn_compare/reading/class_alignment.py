@@ -36,7 +36,8 @@ _FEW = 10  # examples or classes; below, anything may be chance
 _WIDTHS = 3  # standard deviations below chance
 _EXPECTED, _PURE = 4, 0.6  # fewest right by chance; share right if renamed
 _NEAR = 0.01  # of the sum of probabilities to one
-_MISSING = ("na", "nan", "null", "none")  # as R and pandas write a missing value
+# As R, pandas, Excel, MySQL and SAS write a missing value.
+_MISSING = {*r"na nan null none n/a #n/a <na> nat \n - ? .".split()}
 _CHANCES = 100  # one in so many is too rare for chance
 
 _REPAIR = (
