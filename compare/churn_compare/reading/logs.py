@@ -193,7 +193,12 @@ def _harness(*files: tuple[str, str, Path]) -> Log:
     less: dict[str, bool] = {}
     for task, date, path in files:
         parts[task] = list(_harness_rows(json_lines(path)))
-        less |= _logged_directions(path.parent, date, task)
+        for name, low in _logged_directions(path.parent, date, task).items():
+            if less.setdefault(name, low) != low:
+                raise PredictionsError(
+                    f"more of {name} is better in one task and less in {task}: "
+                    "`churn-compare suite OLD NEW` compares each task by its own"
+                )
         for row in parts[task] if len(files) > 1 else ():
             row.facts.update(id=f"{task}/{row.facts['id']}", task=task)
     names = [{n for row in rows for n in row.scores} for rows in parts.values()]

@@ -515,6 +515,10 @@ def test_a_folder_has_several_tasks_and_filters(tmp_path):
     assert {*found.measures} == {"em,strict", "em,flexible", "answer,strict"}
     assert found.less["em,flexible"] and not found.less.get("em,strict")
     assert [*found.ids] == ["a/0", "a/1", "b/0", "b/1", "b/2"]
+    logged["higher_is_better"]["b"]["f1"] = False
+    (tmp_path / "results_1.json").write_text(json.dumps(logged))
+    said = "more of f1 is better in one task and less in b: .* suite OLD NEW"
+    fails(said, read_outcomes, tmp_path)
 
 
 def test_noise_is_that_of_all_pairs_of_runs_of_any_kind(rng, tmp_path, capsys):
