@@ -28,7 +28,7 @@ from churn_compare.reading.account import Doubt, account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
 from churn_compare.reading.join import Errors, Rows, join, same_questions
 from churn_compare.reading.outcome_measures import target_of
-from churn_compare.reading.outcomes import answers_of, has_outcomes, read_outcomes
+from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import check_used, read_side, same_file
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 from churn_compare.scanning import scan
@@ -345,8 +345,8 @@ def _with_runs(
                 f"{differ:,} of {len(same):,} examples have another {what} in "
                 f"{side.name} than in {whole.name}; runs must have the same"
             )
-    if {*whole.measures.values()} - {"correct", "score"}:
-        target_of(answers_of, *both, normalize=normalize)  # must agree
+    for kind in {*whole.measures.values()} - {"correct", "score"}:
+        target_of(kind, *both, normalize=normalize)  # must agree
     columns = {}
     for name in whole.measures:
         parts = [of.at(at, name) for of, at in both]

@@ -19,6 +19,7 @@ from churn_compare.reading.account import Doubt
 from churn_compare.reading.outcomes import ITEM, answers_of, lists_of, numbers_of
 
 _FEW = 10  # examples of which none may be right by chance
+_TARGETS = {"value": numbers_of, "set": lists_of, "ranking": lists_of}
 _MOST_ITEMS = 1000  # of a set or a ranking
 # Lists, tuples and sets of Python and arrays of NumPy, as texts.
 _CALL = re.compile(r"^(?:frozenset|set|array)\((.*?)(?:, *dtype=.*)?\)$", re.DOTALL)
@@ -107,7 +108,7 @@ def measures_of(
         near: dict[str, Any] = {"relative": relative}
         near |= {"tolerance": tolerance if kind != "correct" else 0.0}
         less = kind == "score" and _less(name, old[0], new[0])
-        target = target_of(numbers_of, old, new) if kind == "value" else None
+        target = target_of(kind, old, new) if kind == "value" else None
         measures.append(
             Measure(name, kind, *values, target=target, lower_is_better=less, **near)
         )
@@ -191,9 +192,10 @@ def directions(measures: Sequence[Measure]) -> tuple[str, ...]:
 
 
 def target_of(
-    read: Callable, *sides: tuple[Table, np.ndarray], normalize: Normalization = "text"
+    kind: Kind, *sides: tuple[Table, np.ndarray], normalize: Normalization = "text"
 ) -> Any:
     """The expected outcome, on which all sides must agree; None without one."""
+    read = _TARGETS.get(kind, answers_of)
     given = [(side, rows) for side, rows in sides if side.target is not None]
     found = [read(side.target.take(rows), "target") for side, rows in given]
     if lacking := sum(int((~known).sum()) for _, known in found):
@@ -201,7 +203,7 @@ def target_of(
     for side, rows in given[1:]:
         first, first_rows = given[0]
         columns = first.target.take(first_rows), side.target.take(rows)
-        if (differ := ~same_targets(*columns, read, normalize)).any():
+        if (differ := ~same_targets(*columns, kind, normalize)).any():
             where = rows if side.ids is None else np.asarray(side.ids)[rows]
             raise PredictionsError(
                 f"targets of {int(differ.sum()):,} of {len(rows):,} examples differ "
@@ -212,18 +214,19 @@ def target_of(
 
 
 def same_targets(
-    a: Any, b: Any, read: Callable = answers_of, normalize: Normalization = "text"
+    a: Any, b: Any, kind: Kind = "answer", normalize: Normalization = "text"
 ) -> np.ndarray:
     """Where two columns of targets are equal, or one has none."""
     same = np.zeros(len(a), bool)
-    if read is lists_of:
-        texts = (arrow.utf8_normalize(read(of, "target")[0], "NFC") for of in (a, b))
+    if kind in ("set", "ranking"):
+        shape: Callable = set if kind == "set" else list
+        texts = (arrow.utf8_normalize(lists_of(x, "target")[0], "NFC") for x in (a, b))
         pairs = zip(*(of.to_pylist() for of in texts))
         same = np.array(
-            [None in of or _listed(of[0]) == _listed(of[1]) for of in pairs]
+            [None in x or shape(_listed(x[0])) == shape(_listed(x[1])) for x in pairs]
         )
-    elif read is not numbers_of:
-        texts = (normalized(read(of, "target")[0], normalize) for of in (a, b))
+    elif kind != "value":
+        texts = (normalized(answers_of(of, "target")[0], normalize) for of in (a, b))
         same = np.array(arrow.fill_null(arrow.equal(*texts), True))
     with contextlib.suppress(PredictionsError):  # 1 and 1.0 are equal
         first, second = (numbers_of(of, "target")[0] for of in (a, b))
@@ -241,7 +244,7 @@ def _coded(
     """Texts, sets and rankings as indices of the distinct values of both sides."""
     texts = [side.at(rows, name) for side, rows in (old, new)]
     named, count = kind in ("answer", "label"), len(old[1])
-    goal = target_of(answers_of if named else lists_of, old, new, normalize=normalize)
+    goal = target_of(kind, old, new, normalize=normalize)
     texts += [] if goal is None else [goal]
     plain = arrow.concat_arrays([text.cast(arrow.large_string()) for text in texts])
     if kind == "answer":

@@ -217,11 +217,13 @@ def test_a_list_of_one_item_is_not_read_as_a_text(kind):
 @pytest.mark.parametrize("kind", ["set", "ranking"])
 @pytest.mark.parametrize("items", [[1.0, 2.5], [True, False], ["a b", "c"]])
 def test_lists_are_equal_in_every_form_of_files(kind, items, tmp_path):
-    lines = jsonl(tmp_path / "a.jsonl", [{"id": "q", kind: items, "target": items}])
+    other = [*items[::-1], items[0]] if kind == "set" else items
+    lines = jsonl(tmp_path / "a.jsonl", [{"id": "q", kind: other, "target": other}])
     table, text = tmp_path / "a.csv", json.dumps(items).replace('"', '""')
     table.write_text(f'id,{kind},target\nq,"{text}","{text}"\n')
     (found,) = compare_outcomes(table, lines).measures
     assert found["share_changed"].value == 0 and found["score_new"].value == 1
+    assert noise_floor(table, lines)[kind]["runs_differ"].value == 0
 
 
 @pytest.mark.parametrize("what", ["input", "target"])
