@@ -1,6 +1,7 @@
 """Two versions joined: always the same example with the same label and slice."""
 
 import dataclasses
+import decimal
 import functools
 import json
 
@@ -411,3 +412,12 @@ def test_columns_of_other_names_are_used_everywhere(tmp_path):
     for role in ("id", "label", "prediction"):
         named = {f"{role}_column": "x"}
         fails("there is no column 'x': the v", compare, rows, rows, **named)
+
+
+def test_ids_of_databases_and_times_are_those_of_tables_of_text():
+    numbers = pa.array([decimal.Decimal(i) for i in (3, 7)], pa.decimal128(4, 0))
+    assert as_ids(numbers).tolist() == [3, 7]
+    midnights, times = ["2020-01-08", "2020-01-09"], ["2020-01-08", "2020-01-08T06"]
+    assert as_ids(np.array(midnights, "datetime64[ms]")).tolist() == midnights
+    found = as_ids(np.array(times, "datetime64[ms]")).tolist()
+    assert found == ["2020-01-08 00:00:00", "2020-01-08 06:00:00"]
