@@ -133,6 +133,8 @@ def read_side(
         elif arrays is not None:
             roles = find_roles(arrays, kind, names, others=False)
             whole = isinstance(roles.scores or roles.prediction, str)
+            if roles.id and roles.run:  # as long: a row for each example and run
+                whole &= np.size(arrays[roles.id]) != np.size(arrays[roles.run])
             if whole and score_of_label(arrays, roles, names) is None:
                 side = _of_arrays(name, arrays, kind, roles)
             else:  # a column for each class

@@ -206,6 +206,9 @@ def test_runs_in_a_column_become_an_axis(rng, tmp_path):
     assert [side.label_names[c] for c in side.labels[:3]] == ["cat", "dog", "cow"]
     floats = columns | {"run": columns["run"].astype(float)}
     assert read_side(pa.table(floats)).runs == (3, 8)
+    several = {name: columns[name] for name in ("run", "id", "label")}
+    side = read_side(several | {"prediction": columns["label"]})  # arrays as columns
+    assert side.runs == (3, 8) and side.values.shape == (2, N)
     columns["id"][0] = 999
     fails("as many rows as runs", read_side, _write(tmp_path / "p.csv", columns))
 
