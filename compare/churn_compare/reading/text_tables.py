@@ -203,6 +203,10 @@ def read_text(
             _with_points(read(newlines, mark, dict.fromkeys(names, text)), scores)
         table, found = _with_points(table, scores)
         unusual += ["with decimal commas"] * (found or mark == ",")
+    while len(names) > 1 and (last := table.slice(max(len(table) - 1, 0)).to_pylist()):
+        if not {*last[0].values()} <= {None, ""}:
+            break
+        table = table.slice(0, len(table) - 1)  # a spreadsheet's empty rows
     return table if clean == names else table.rename_columns(clean), tuple(unusual)
 
 

@@ -589,6 +589,7 @@ def test_headers_that_look_odd_are_read(tmp_path):
         ("id,spam\na,spam\nb,ham\n", {"prediction_column": "spam"}),
         ("id;label;pred\n1;0;0\n2;1;0\n", {}),
         ("# id;label\nid;label;pred\n1;0;0\n2;1;0\n", {}),
+        ("id,label,prob_0,prob_1\n1,0,0,1\n2,1,0,1\n,,,\n,,,\n", {}),
     ):
         for blank in ("", "\n", " \r\n\n"):
             (tmp_path / "p.csv").write_text(blank + text)
