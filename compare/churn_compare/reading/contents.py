@@ -356,6 +356,7 @@ def _not_one_table(folder: Path) -> str:
     )
 
 
+@parsing()
 def column_names(given: Any) -> list[str]:
     """Names of the columns or arrays of a file or an object; none without names."""
     if isinstance(given, str | os.PathLike):

@@ -16,7 +16,7 @@ from churn_compare.example_ids import PredictionsError, some
 from churn_compare.reading import arrow
 from churn_compare.reading.columns import ID, INPUT, LABEL, PREDICTION, RUNS, plain
 from churn_compare.reading.contents import column_names, parsing
-from churn_compare.reading.text_tables import json_lines, read_json, table_of
+from churn_compare.reading.text_tables import json_lines, read_json, table_of, unique
 
 ERROR = "error"  # column of the rows that a tool could not evaluate
 KEY = "target_hash"
@@ -309,7 +309,7 @@ def _logged_directions(folder: Path, date: str, task: str) -> dict[str, bool]:
 
 def _json(path: Path) -> Any:
     check_memory(path.stat().st_size)
-    return json.loads(path.read_bytes())
+    return json.loads(path.read_bytes(), object_pairs_hook=unique)
 
 
 def _inspect_json(path: Path) -> Log:
@@ -375,7 +375,8 @@ def _inspect_archive(path: Path) -> Log:
 
         def read(entry: zipfile.ZipInfo) -> dict[str, Any]:
             check_memory(entry.file_size)
-            return json.loads(_content(path, archive, entry))
+            content = _content(path, archive, entry)
+            return json.loads(content, object_pairs_hook=unique)
 
         header = {"status": "not finished"}
         if "header.json" in archive.namelist():

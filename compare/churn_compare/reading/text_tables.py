@@ -257,6 +257,14 @@ def check_columns(names: list[str]) -> None:
 # JSON: a list of records, columns by name, or an object in each line
 
 
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose keys differ, for `json.loads`."""
+    if len(found := dict(pairs)) < len(pairs):
+        again = twice(name for name, _ in pairs)[0]
+        raise LookupError(f"an object has the key {again!r} twice; leave one out")
+    return found
+
+
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file with one in each line."""
     first = True
@@ -266,9 +274,8 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                found = json.loads(
-                    line if isinstance(line, str) else line.decode("utf-8-sig")
-                )
+                text = line if isinstance(line, str) else line.decode("utf-8-sig")
+                found = json.loads(text, object_pairs_hook=unique)
                 if first and isinstance(found, list):
                     raise ValueError
             except UnicodeDecodeError as error:
@@ -287,7 +294,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def _whole(path: Path) -> list[dict[str, Any]]:
     """The objects of a file with an array of them, or with one over several lines."""
     check_memory(path.stat().st_size)
-    found, at, decoder = [], 0, json.JSONDecoder()
+    found, at, decoder = [], 0, json.JSONDecoder(object_pairs_hook=unique)
     with opened_text(path) as (file, encoding):
         content = file.read()
     try:
@@ -306,7 +313,7 @@ def read_json(path: Path) -> Any:
     with opened_text(path) as (file, _):
         content = file.read()
     try:
-        found = json.loads(content)
+        found = json.loads(content, object_pairs_hook=unique)
     except UnicodeDecodeError as error:
         raise PredictionsError("it is not in UTF-8") from error
     except RecursionError as error:

@@ -89,6 +89,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
         ("a.csv", ROWS.replace("e3,", "x" * 5_000_000 + ","), "a million characters"),
         ("a.csv", ROWS.replace("e3,a", 'e3,"a'), "a.csv"),
         ("a.jsonl", '{"id": ' + "[" * 100_000, "line 1 is not JSON"),
+        ("a.jsonl", '{"id": 1, "correct": 1, "correct": 0}', "the key 'correct' twice"),
         ("a.jsonl", b'{"id": "\xe9", "prediction": 1}', "not in UTF-8"),
         ("a.json", '{"columns": ["id"], "data": [1]}', "a.json: cannot be read"),
         ("a.parquet", b"PAR1" + b"\xff" * 100 + b"PAR1", "a.parquet"),

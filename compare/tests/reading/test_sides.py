@@ -504,6 +504,7 @@ TEXTS = {  # a file and its text
     ("a.csv", "id;p_0;p_1\n1;0,5;0.5\n"): "invalid value '0.5'",
     ("a.csv", "label,pred\n,1\n,0\n"): "2 of 2 .*; leave the column out, or name",
     ("a.json", "{}}"): "is not JSON|not a table",
+    ("a.json", '[{"id": 1, "pred": 2, "pred": 0}]'): "has the key 'pred' twice; leave",
     ("a.json", '{"columns": ["x", "x"], "data": [[1, 2]]}'): "more than once",
     ("a.json", '{"a": {"b": 1}}'): "is JSON, but not a table: write a row per example",
 }
