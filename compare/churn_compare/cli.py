@@ -331,11 +331,10 @@ def _shown_and_saved(
             written.append(result.save_html(given[name], command=command))
         elif name == "json":
             written.append(result.save_json(given[name]))
-        elif name == "junit" and given.get("inconclusive") == "fail":
-            written.append(array_files.write_file(given[name], result.junit("failure")))
         else:
             of = result.rule.to_json if name == "out" else getattr(result, name)
-            written.append(array_files.write_file(given[name], of()))
+            by = ["failure"] * (name == "junit" and given.get("inconclusive") == "fail")
+            written.append(array_files.write_file(given[name], of(*by)))
 
     def show() -> None:
         documents.print_document(result.terminal(full=full))
@@ -550,13 +549,11 @@ def _grades(given: Sequence[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for word in given:
         grade, _, worth = word.rpartition("=")
-        try:
-            number = math.nan if grade in found else float(worth)
-        except ValueError:
-            number = math.nan
-        if not grade or not math.isfinite(number):
-            raise ValueError(f"--grades takes each grade once, A=1 B=0.5; got {word!r}")
-        found[grade] = number
+        with contextlib.suppress(ValueError):
+            if grade and grade not in found and math.isfinite(float(worth)):
+                found[grade] = float(worth)
+                continue
+        raise ValueError(f"--grades takes each grade once, A=1 B=0.5; got {word!r}")
     return found
 
 

@@ -167,10 +167,10 @@ def as_ids(column: Any, what: str = "ids") -> np.ndarray:
     types, of = arrow.types, column.type
     whole = types.is_decimal(of) and of.scale == 0  # an integer of a database
     if whole or types.is_date(of) or types.is_timestamp(of):
-        column = column.cast(arrow.string())  # as tables of text hold them
-        for end in (r"\.0+$", " 00:00:00$"):  # which pandas leaves out of all or none
-            if arrow.all(arrow.match_substring_regex(column, end)).as_py():
-                column = arrow.replace_substring_regex(column, end, "")
+        texts = column.cast(arrow.string())  # as tables of text hold them
+        column = arrow.replace_substring_regex(texts, r"\.0+$", "")
+        if arrow.all(arrow.ends_with(column, midnight := " 00:00:00")).as_py():
+            column = arrow.replace_substring(column, midnight, "")  # as pandas does
     text, kind = arrow.is_text(column.type), column.type
     if not (text or arrow.types.is_integer(kind) or arrow.types.is_null(kind)):
         raise PredictionsError(f"{what} {_MUST} {kind}")

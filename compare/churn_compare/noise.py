@@ -1,6 +1,5 @@
 """How much churn retraining alone gives, and whether an update has more."""
 
-import dataclasses
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from churn_compare.example_numbers import Numbers, between_runs, spread
 from churn_compare.flip_counts import count_flips
 from churn_compare.groups import cluster_effect
 from churn_compare.measures import Measure, Normalization
-from churn_compare.pair import Pair, Table, class_order
+from churn_compare.pair import Pair, Table
 from churn_compare.reading import arrow
 from churn_compare.reading.account import Doubt, account_lines, settle
 from churn_compare.reading.class_alignment import class_doubts
@@ -32,7 +31,6 @@ from churn_compare.reading.outcomes import has_outcomes, read_outcomes
 from churn_compare.reading.sides import check_used, read_side, same_file
 from churn_compare.result import NONE, Change, MeasureFindings, Noise
 from churn_compare.scanning import scan
-from churn_compare.stored_logits import StoredLogits
 
 TESTED_RUNS = 5  # in all; with fewer, runs' effects alone can look like an update
 _ONE_RUN = 1 / 3  # least share of the excess that must remain without any one run
@@ -42,7 +40,6 @@ _SKEWED = 2000  # above so many examples the excess counts as normal
 _NORMAL = 1e-3  # skewness below which normal quantiles are used
 _DIVISIONS = 300  # most divisions of the runs into two versions
 _HALVINGS = 40  # steps of bisection
-_ROWS = 2**16  # examples in a block of scores
 
 
 def noise_of(numbers: Numbers, every: Groups) -> Noise | None:
@@ -235,11 +232,10 @@ def noise_floor(
     scores = {"score_columns": score_columns, "grades": grades}
     read = [_read(given, columns, scores) for given in runs]
     check_used(None, read, columns)
-    both = [(of, of if of.measures else _decided(of)) for of in read]
-    first = next((pair for pair in both if not pair[0].measures), None)
+    first = next((of for of in read if not of.measures), None)
     sides = [
-        whole if whole.measures else _of_classes(whole, of, first, confirm, on_missing)
-        for whole, of in both
+        of if of.measures else _of_classes(of, first or of, confirm, on_missing)
+        for of in read
     ]
     if sum(len(side.runs) for side in sides) < 2:
         raise PredictionsError("a noise floor needs at least two runs; got one")
@@ -285,44 +281,30 @@ def _read(given: Any, columns: dict, scores: dict) -> Table:
     return read_side(given, id_column=id_column, label_column=label_column)
 
 
-def _decided(side: Table) -> Table:
-    """The classes that a run predicts, without its scores."""
-    predicted = side.values if side.kind == "classes" else side.decisions
-    if predicted is None:
-        # Ties go to the first class by name.
-        order = class_order(side.class_names or map(str, range(side.classes)))
-        logits = StoredLogits.of(side.values)
-        predicted = np.empty(logits.shape[:2], np.int32)
-        for run, start in np.ndindex(len(logits), -(-side.examples // _ROWS)):
-            at = slice(start * _ROWS, (start + 1) * _ROWS)
-            predicted[run, at] = order[logits[run, at][:, order].argmax(axis=-1)]
-    given = {"kind": "classes", "values": np.asarray(predicted), "decisions": None}
-    given["others"] = lambda names=None: {}  # no file is read again
-    return dataclasses.replace(side, **given)
-
-
 def _of_classes(
-    side: Table, of: Table, first: Any, confirm: Sequence[str], on_missing: Any
+    side: Table, first: Table, confirm: Sequence[str], on_missing: Any
 ) -> Table:
     """Predicted classes as outcomes, aligned with those of the first run."""
-    pair = join(of, first[1], confirm=confirm, on_missing=on_missing)
-    doubts = class_doubts(dataclasses.replace(pair, old=side, new=first[0]), scan(pair))
-    said = settle(dict.fromkeys(doubts), confirm)
-    names = [*(first[1].class_names or map(str, range(first[1].classes)))]
+    pair = join(side, first, confirm=confirm, on_missing=on_missing)
+    scanned = scan(pair, runs_together=False)
+    said = settle(dict.fromkeys(class_doubts(pair, scanned)), confirm)
+    names = [*(first.class_names or map(str, range(first.classes)))]
     names += [*map(pair.class_name, range(len(names), pair.classes)), "(unknown)"]
-    columns = np.arange(pair.classes) if pair.old_columns is None else pair.old_columns
-    texts = arrow.array(names).take(arrow.array(columns[of.values.reshape(-1)]))
-    labels, target = pair.some_labels if pair.partial else pair.labels, None
-    if side is first[0] and labels is not None:
-        labels = labels if pair.new_rows is None else labels[np.argsort(pair.new_rows)]
-        target = arrow.array(names).take(arrow.array(labels % len(names)))
+
+    def texts(classes: np.ndarray) -> Any:
+        """Names of classes `[..., n]` in all rows of the side, as one column."""
+        every = np.full((*classes.shape[:-1], side.examples), len(names) - 1)
+        every[..., slice(None) if pair.old_rows is None else pair.old_rows] = classes
+        return arrow.array(names).take(arrow.array(every.reshape(-1) % len(names)))
+
+    labels = pair.some_labels if pair.partial else pair.labels
     return Table(
         name=side.name,
         runs=tuple(range(len(side.values))),
         ids=side.ids,
         measures={"prediction": "label"},
-        columns={"prediction": texts},
-        target=target,
+        columns={"prediction": texts(scanned.old.predicted)},
+        target=None if labels is None or side is not first else texts(labels),
         notes=(*side.notes, *said),
         account=side.account,
         others=side.others,

@@ -62,7 +62,7 @@ class Table:
     def examples(self) -> int:
         """N."""
         values = next(iter(self.columns.values())) if self.measures else self.values
-        several = isinstance(values, np.ndarray)  # not texts
+        several = hasattr(values, "shape")  # not texts
         return values.shape[1] if several else len(values) // len(self.runs)
 
     def rows_or_none(self, rows: np.ndarray) -> np.ndarray | None:

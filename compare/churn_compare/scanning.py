@@ -337,12 +337,12 @@ def _split(
     return split[0], split[1], len(shared[0])
 
 
-def scan(pair: Pair) -> Scanned:
+def scan(pair: Pair, runs_together: bool = True) -> Scanned:
     """Reads every score once and keeps what a comparison needs of each example.
 
     Blocks of rows are processed by a few threads. Memory does not grow with the number
     of scores, and pages of memory-mapped files are dropped after use. Arithmetic is in
-    float32.
+    float32. Without `runs_together`, numbers of pairs of runs are left out.
 
     Raises:
         PredictionsError: if scores are NaN, infinite or invalid probabilities.
@@ -370,7 +370,7 @@ def scan(pair: Pair) -> Scanned:
         )
     )
     sides = [side for side in (old, new) if isinstance(side, SidePass)]
-    together = PairPass(*sides) if len(sides) == 2 else None
+    together = PairPass(*sides) if runs_together and len(sides) == 2 else None
     if sides:
         _over_blocks(pair.examples, sides, together)
         for side in sides:

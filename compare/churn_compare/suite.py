@@ -137,8 +137,7 @@ def _rules(table: Any) -> Rules:
     if "gates" in fields:
         given = dict(fields["gates"])
         fields["waivers"] = waivers_in(given.pop(WAIVE, []))
-        with errors_in("gates"):
-            fields["gates"] = gates_of(given)
+        fields["gates"] = gates_of(given)
     return Rules(**fields)
 
 

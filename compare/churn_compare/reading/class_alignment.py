@@ -29,6 +29,7 @@ from churn_compare.reading.class_values import (
 )
 from churn_compare.reading.columns import plain
 from churn_compare.reading.contents import parsing, read_contents
+from churn_compare.reading.text_tables import unique
 from churn_compare.stored_logits import sample_rows, sampled
 
 _Labels = Sequence[ClassValues | None]  # of the old side, the new one and a file
@@ -64,13 +65,12 @@ def read_class_map(given: Any) -> dict[str, str] | Literal["identity"] | None:
     with errors_of(path), parsing():
         if path.suffix.lower() == ".json":
             text = path.read_text(encoding="utf-8-sig")
-            pairs = json.loads(text, object_pairs_hook=list)
-            listed = pairs if isinstance(pairs, list) else ()
-            if not listed or not all(isinstance(pair, tuple) for pair in listed):
+            found = json.loads(text, object_pairs_hook=unique)
+            if not isinstance(found, dict):
                 raise PredictionsError("a class map must be one object, old to new")
-            return _checked(pairs)
-        found = read_contents(path).columns
-        columns = {plain(name): column for name, column in found.items()}
+            return _checked(found.items())
+        named = read_contents(path).columns
+        columns = {plain(name): column for name, column in named.items()}
         if columns.keys() != {"old", "new"}:
             raise PredictionsError("a class map must have the columns old and new")
         return _checked(zip(*(columns[n].to_pylist() for n in ("old", "new"))))
@@ -524,31 +524,24 @@ def _below(
     return chance >= _EXPECTED and most.sum() / predicted.size > _PURE
 
 
-def _renamed(
-    pair: Pair, who: str, every: np.ndarray, labels: np.ndarray
-) -> list[Doubt]:
+def _renamed(pair: Pair, who: str, every: np.ndarray, labels: Any) -> list[Doubt]:
     """Doubt that a label is predicted under another name."""
     known = labels != NO_LABEL
     labels, predicted = labels[known], every[:, known]
-    size = 1 + max(int(labels.max()), int(every.max()))
-    of_labels, of_predicted, of_every = (
-        np.bincount(of.reshape(-1), minlength=size) for of in (labels, predicted, every)
-    )
+    of_labels = np.bincount(labels, minlength=int(every.max()) + 1)
     # Examples a class needs so that, at this accuracy, some would surely be right. Of
-    # changed examples one version or the other mostly is.
-    wrong, share, few = (predicted != labels).mean(), 0.5, _FEW
+    # changed examples, one version or the other mostly is.
+    right, share, few = predicted == labels, 0.5, _FEW
     if pair.partial:
-        wrong, share, few = (predicted != labels).all(axis=0).mean(), 0.25, 1
-    wrong = np.clip(wrong, 0.01, 0.99)
+        right, share, few = right.any(axis=0), 0.25, 1
+    wrong = np.clip(1 - right.mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
-    found = []
-    never = (of_labels >= max(least, few)) & (of_every == 0)
+    found, never = [], of_labels >= max(least, few)
+    never[np.unique(every)] = False
     for label in np.flatnonzero(never).tolist():
-        instead = np.bincount(
-            predicted[:, labels == label].reshape(-1), minlength=len(of_labels)
-        )
+        instead = np.bincount(predicted[:, labels == label].reshape(-1))
         other = int(instead.argmax())
-        most = share * max(instead.sum(), of_predicted[other])
+        most = share * max(instead.sum(), (predicted == other).sum())
         if of_labels[other] == 0 and instead[other] > most:
             found.append(
                 f"{who} never predicts {pair.class_name(label)!r}, the label of "

@@ -195,10 +195,8 @@ def _harness(*files: tuple[str, str, Path]) -> Log:
         parts[task] = list(_harness_rows(json_lines(path)))
         for name, low in _logged_directions(path.parent, date, task).items():
             if less.setdefault(name, low) != low:
-                raise PredictionsError(
-                    f"more of {name} is better in one task and less in {task}: "
-                    "`churn-compare suite OLD NEW` compares each task by its own"
-                )
+                said = f"more of {name} is better in one task and less in {task}"
+                raise PredictionsError(f"{said}; compare them by `churn-compare suite`")
         for row in parts[task] if len(files) > 1 else ():
             row.facts.update(id=f"{task}/{row.facts['id']}", task=task)
     names = [{n for row in rows for n in row.scores} for rows in parts.values()]
@@ -375,8 +373,7 @@ def _inspect_archive(path: Path) -> Log:
 
         def read(entry: zipfile.ZipInfo) -> dict[str, Any]:
             check_memory(entry.file_size)
-            content = _content(path, archive, entry)
-            return json.loads(content, object_pairs_hook=unique)
+            return json.loads(_content(path, archive, entry), object_pairs_hook=unique)
 
         header = {"status": "not finished"}
         if "header.json" in archive.namelist():

@@ -157,8 +157,7 @@ def _graded(column: Any, name: str, grades: Mapping[str, float]) -> Any:
     worth, words, unknown = [], [], []
     for text in map(str.strip, encoded.dictionary.to_pylist()):
         try:
-            usual = text.isascii() and "_" not in text  # 1_000 is not a number
-            worth.append(float(text if usual else "_"))
+            worth.append(float(text if text.isascii() and "_" not in text else "_"))
         except ValueError:
             worth.append(grades.get(text, math.nan))
             words.append(text)

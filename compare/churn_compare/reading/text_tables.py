@@ -21,6 +21,8 @@ _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 1000, 1 << 20
 _BLOCK_BYTES = 1 << 20  # that pyarrow reads at once; a row must fit
 _CELL_BYTES = 32  # room for a number
 _NOT_UTF8 = "it is not in UTF-8; in Excel, save it as CSV UTF-8"
+_LONG = "a row has more than a million characters; a quote may lack its end"
+_REFUSED = {"invalid UTF8": _NOT_UTF8, "straddl": _LONG}  # in errors of pyarrow
 _TEXTS = {"answer", "set", "ranking"}  # outcomes in which a comma is no decimal mark
 _NUMBERS = {"score", "value"}
 _PLAIN = {*ID, "input", "prompt", "question"}  # kept as they are written
@@ -29,6 +31,7 @@ _NUMBER = re.compile(
 )
 _EITHER = r"^([^,]*|[+-]?[1-9]\d{0,2},\d{3})$"  # no comma, or one of two meanings
 _WHOLE = re.compile(r"[+-]?\d+([.]0*)?")
+_NONE = {None, ""}
 _SPACE: Any = re.compile(r"\s*")
 _ROWS = (
     "write a row per example as .jsonl or .csv, with id and correct, score, answer or "
@@ -185,28 +188,21 @@ def read_text(
         except arrow.ArrowInvalid as error:
             if (newlines, mark) != tries[-1]:
                 continue
-            if "invalid UTF8" in str(error):
-                raise PredictionsError(_NOT_UTF8) from error
+            found = [why for sign, why in _REFUSED.items() if sign in str(error)]
             if odd := re.search(r"column #(\d+): .* to double: (.*)", str(error)):
                 name = clean[int(odd[1])]
                 hint = "" if has_role(name) else "; leave --kind out if it is no score"
-                raise PredictionsError(
-                    f"column {name} must hold numbers; it has an {odd[2]}{hint}"
-                ) from error
-            if "straddl" not in str(error):
+                found = [f"column {name} must hold numbers; it has an {odd[2]}{hint}"]
+            if not found:
                 raise
-            raise PredictionsError(
-                "a row has more than a million characters; a quote may lack its end"
-            ) from error
+            raise PredictionsError(found[0]) from error
     if layout.delimiter != ",":
         if mark == ",":  # a number no longer tells how it was written
             _with_points(read(newlines, mark, dict.fromkeys(names, text)), scores)
         table, found = _with_points(table, scores)
         unusual += ["with decimal commas"] * (found or mark == ",")
-    while len(names) > 1 and (last := table.slice(max(len(table) - 1, 0)).to_pylist()):
-        if not {*last[0].values()} <= {None, ""}:
-            break
-        table = table.slice(0, len(table) - 1)  # a spreadsheet's empty rows
+    while (n := len(table)) and {*table.slice(n - 1).to_pylist()[0].values()} <= _NONE:
+        table = table.slice(0, n - 1)  # an empty row of a spreadsheet
     return table if clean == names else table.rename_columns(clean), tuple(unusual)
 
 
@@ -229,10 +225,9 @@ def _with_points(table: Any, scores: set[str]) -> tuple[Any, bool]:
                 points = arrow.replace_substring(text, ",", ".")
                 table, found = table.set_column(place, name, points), True
             elif plain(name) in sure:  # any other may be a text
-                raise PredictionsError(
-                    f"the comma in {text.filter(commas)[0]} of column {name} may mark "
-                    "thousands or decimals; write numbers without commas"
-                )
+                one = text.filter(commas)[0]
+                said = f"the comma of {one} in column {name} may mean thousands or"
+                raise PredictionsError(f"{said} decimals: write none")
     return table, found
 
 
@@ -260,8 +255,7 @@ def check_columns(names: list[str]) -> None:
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON whose keys differ, for `json.loads`."""
     if len(found := dict(pairs)) < len(pairs):
-        again = twice(name for name, _ in pairs)[0]
-        raise LookupError(f"an object has the key {again!r} twice; leave one out")
+        raise LookupError(f"it has the key {twice(n for n, _ in pairs)[0]!r} twice")
     return found
 
 
@@ -316,8 +310,6 @@ def read_json(path: Path) -> Any:
         found = json.loads(content, object_pairs_hook=unique)
     except UnicodeDecodeError as error:
         raise PredictionsError("it is not in UTF-8") from error
-    except RecursionError as error:
-        raise PredictionsError("it is nested too deep") from error
     except ValueError as error:
         if "Extra data" not in str(error):
             raise PredictionsError(f"it is not JSON ({error})") from error

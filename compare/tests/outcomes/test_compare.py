@@ -519,7 +519,7 @@ def test_a_folder_has_several_tasks_and_filters(tmp_path):
     assert [*found.ids] == ["a/0", "a/1", "b/0", "b/1", "b/2"]
     logged["higher_is_better"]["b"]["f1"] = False
     (tmp_path / "results_1.json").write_text(json.dumps(logged))
-    said = "more of f1 is better in one task and less in b: .* suite OLD NEW"
+    said = "more of f1 is better in one task and less in b; .* suite`"
     fails(said, read_outcomes, tmp_path)
 
 

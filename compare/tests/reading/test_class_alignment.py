@@ -260,7 +260,7 @@ def test_a_class_that_is_mapped_leaves_its_name_to_none():
     [
         ("m.json", "[1, 2]", "must be one object"),
         ("m.json", "3", "must be one object"),
-        ("m.json", '{"a": 1, "a": 0}', "maps old classes a twice"),
+        ("m.json", '{"a": 1, "a": 0}', "has the key 'a' twice"),
         ("m.json", "{", "cannot be read"),
         ("m.csv", "a,b\n1,2\n", "must have the columns old and new"),
         ("m.csv", "old,new\n1\n", "Expected 2 columns, got 1"),

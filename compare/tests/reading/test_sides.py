@@ -504,7 +504,7 @@ TEXTS = {  # a file and its text
     ("a.csv", "id;p_0;p_1\n1;0,5;0.5\n"): "invalid value '0.5'",
     ("a.csv", "label,pred\n,1\n,0\n"): "2 of 2 .*; leave the column out, or name",
     ("a.json", "{}}"): "is not JSON|not a table",
-    ("a.json", '[{"id": 1, "pred": 2, "pred": 0}]'): "has the key 'pred' twice; leave",
+    ("a.json", '[{"id": 1, "pred": 2, "pred": 0}]'): "it has the key 'pred' twice",
     ("a.json", '{"columns": ["x", "x"], "data": [[1, 2]]}'): "more than once",
     ("a.json", '{"a": {"b": 1}}'): "is JSON, but not a table: write a row per example",
 }
@@ -608,7 +608,7 @@ def test_accounts_say_how_a_file_is_written(tmp_path):
     assert found.account.read[-1] == "with decimal commas"
     for name in ("score", "value", "logit_A"):  # thousands or decimals
         path.write_text(f'id;{name};logit_b\na;"1,050";1\nb;958;"0,5"\n')
-        _refused(path, f"the comma in 1,050 of column {name} may mark thousands or")
+        _refused(path, f"the comma of 1,050 in column {name} may mean thousands or")
 
 
 @pytest.mark.parametrize("ending", [".snappy.parquet", ".csv.gz", ".json"])
