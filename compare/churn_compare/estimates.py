@@ -60,6 +60,17 @@ class Uncertainty:
         up = np.maximum(most / total, 1.0) ** share
         return np.where(some, total * up, 0.0)
 
+    def p(self, t: np.ndarray) -> np.ndarray:
+        """Two-sided p-value of a number `t` standard errors from 0: see `quantile`."""
+        if not self.alone:
+            return 2 * special.stdtr(self.freedom, -t)
+        low, high = np.zeros(t.shape), np.where(t == t, 1.0, np.nan)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            inside = t < self.quantile(1 - middle)
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return high
+
     def example_quantile(self, level: float) -> np.ndarray:
         """Two-sided quantile with runs treated as fixed; larger with few clusters."""
         return _student(self.of_clusters, (1.0 + level) / 2.0)
@@ -390,6 +401,20 @@ class Groups:
         spread = known.widened(most), known.quantile(level or self.level), self.units
         return Intervals(value, *difference_ends(gained, lost, *spread))
 
+    def score_test(
+        self, gain: PerExample, better: PerExample, worse: PerExample
+    ) -> np.ndarray:
+        """Two-sided p-values of no gain, below 1 - level where `gain` leaves out 0."""
+        known, value = self.known(gain), self.value(gain.mean)
+        flips, units = self.value(better.mean + worse.mean), np.maximum(self.units, 1)
+        plain = (flips - np.square(value)) / units
+        variance = known.widened(plain)
+        usable = (plain > 0) & (variance > 0)
+        stretch = np.where(usable, variance / np.where(usable, plain, 1.0), 1.0)
+        # Where nothing flips, t is 0.
+        spread = stretch * np.where(flips == 0, 1.0, flips) / units
+        return known.p(np.abs(value) / np.sqrt(spread))
+
     def mean(
         self,
         of: PerExample,
@@ -458,7 +483,7 @@ class Groups:
         some = self.some(known, span)
         t = np.abs(value) / np.sqrt(np.where(some, known.total + added, 1.0))
         alike = np.where(value != 0, 2.0 ** (1 - self.units), 1.0)
-        return np.where(some, 2 * special.stdtr(known.freedom, -t), alike)
+        return np.where(some, known.p(t), alike)
 
     def sign_flip(self, net: np.ndarray) -> np.ndarray:
         """`sign_flip_exact` of whole numbers `[N]`; NaN for an empty group."""

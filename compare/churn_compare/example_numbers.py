@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy import special
@@ -118,13 +118,6 @@ class Numbers:
         several = self.shared and last - first > 1
         return PerExample(mean, ((Weighted(1.0, np.stack(worth)),),) if several else ())
 
-    def nets(self) -> Iterable[np.ndarray]:
-        """Net right answers, new minus old, `[N]` for each test; p is their median."""
-        if not self.shared:  # of all runs: they have nothing to do with each other
-            return [np.rint(len(self.pairs()) * self.gain.mean).astype(np.int64)]
-        right = [of.view(np.int8) for of in self.worth]
-        return (right[s] - right[r] for _, r, s in self.pairs())
-
     def span(self, groups: Groups) -> Span:
         """Largest possible change of one example's number in each group."""
         if np.isfinite(self.most):
@@ -230,7 +223,11 @@ class Numbers:
             return np.full(groups.count, np.nan)
         if not self.decided:
             return groups.t_test(self.gain, self.span(groups))
-        return np.median([groups.sign_flip(net) for net in self.nets()], axis=0)
+        net = np.rint(len(self.pairs()) * self.gain.mean).astype(np.int64)
+        p = groups.sign_flip(net)
+        if self.shared and len(self.pairs()) > 1:  # runs are a sample, too
+            p = np.maximum(p, groups.score_test(self.gain, self.better, self.worse))
+        return p
 
     def detectable(self, groups: Groups) -> float:
         """Smallest change of the mean whose interval excludes zero in 80 % of cases."""

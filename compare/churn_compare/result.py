@@ -264,8 +264,9 @@ class Measured:
         quantities: numbers with intervals by name, in the order of `QUANTITIES`; only
             those that these outcomes allow.
         groups: classes, then the values of every column of the slices.
-        p: two-sided p-value of "no change on average"; with several pairs of runs that
-            share labels, the median; NaN if no outcome is better or worse.
+        p: two-sided p-value of "no change on average"; NaN if no outcome is better or
+            worse. With several runs that all examples share, it is below 1 - `level`
+            only where the interval of the change leaves out 0.
         within: interval of the change at level `2 level - 1`: 90 % for 95 %. It lies
             within plus and minus a margin if two one-sided tests at 5 % both find the
             change smaller than the margin. None if no outcome is better or worse.
@@ -350,8 +351,7 @@ class Measured:
         """Name of the test that `p` is from, if outcomes are right or wrong."""
         if self.clusters is not None:
             return "clusters' sign-flip"
-        exact = self.of_classes or self.run_pairs == 1
-        return "exact McNemar" if exact else "sign-flip"
+        return "exact McNemar" if self.run_pairs == 1 else "sign-flip"
 
     @property
     def mean(self) -> str:

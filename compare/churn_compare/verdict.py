@@ -171,10 +171,8 @@ def _average(found: Measured) -> str:
         ends = f", from {old} to {new}"
     brackets = [range_text(change, unit)] if has_range(change) else []
     if found.p == found.p:  # not NaN
-        test = f"{found.test} "
-        if found.of_classes and found.run_pairs > 1:
-            test = f"median {test}"
-        brackets.append(f"{test if found.decided else ''}{equals_text(found.p)}")
+        test = f"{found.test} " if found.decided else ""
+        brackets.append(f"{test}{equals_text(found.p)}")
     said = f" ({'; '.join(brackets)})" if brackets else ""
     size = value_text(change, unit)
     if not has_range(change):

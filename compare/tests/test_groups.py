@@ -8,15 +8,16 @@ from scipy import stats
 
 from churn_compare import compare, compare_outcomes, compare_versions
 from churn_compare.comparison import compare_pair
-from churn_compare.significance import holm, mcnemar_exact
-from tests.cases import fails, pair_of, random_logits, reference
+from churn_compare.estimates import Groups
+from churn_compare.example_numbers import class_numbers
+from churn_compare.significance import holm, sign_flip_exact
+from tests.cases import class_scan, fails, pair_of, random_logits, reference
 
 
 def p_of(old, new, labels):
-    """The median over pairs of runs."""
-    pairs = [(a == labels, b == labels) for a in old for b in new]
-    flips = [(np.sum(was & ~now), np.sum(~was & now)) for was, now in pairs]
-    return np.median([mcnemar_exact(*n) for n in flips])
+    """Old and new are swapped in whole examples, with all pairs of their runs."""
+    right, now = (np.sum(side == labels, axis=0) for side in (old, new))
+    return sign_flip_exact(now * len(old) - right * len(new))
 
 
 def groups_of(pair, scanned):
@@ -38,8 +39,9 @@ def check(groups, insides, old, new, labels):
             assert interval.value == pytest.approx(numbers[name], abs=1e-12), name
             assert not interval.low > interval.value
             assert not interval.high < interval.value
-        p.append(p_of(*of))
-        assert group.p == pytest.approx(p[-1], abs=1e-12)
+        least, several = p_of(*of), len(old) * len(new) > 1
+        p.append(group.p if several else least)
+        assert group.p == pytest.approx(p[-1], abs=1e-12) and p[-1] >= least - 1e-12
     assert [g.adjusted_p for g in groups] == pytest.approx(holm(p))
 
 
@@ -57,6 +59,26 @@ def test_classes_and_slices_are_those_of_a_loop(seed, runs):
     assert [(g.grouping, g.name) for g in of_slices] == [("region", n) for n in names]
     insides = [values == n for n in ("north", "south", "")]
     check(of_slices, insides, old, new, labels)
+
+
+@pytest.mark.parametrize("runs", [(3, 3), (3, 1), (1, 2)])
+@pytest.mark.parametrize("clusters", [None, np.arange(2000) % 30])
+def test_p_counts_runs_as_the_interval_does(runs, clusters):
+    """A run's own error rate moves the accuracy by more than its examples do."""
+    rng = np.random.default_rng(sum(runs))
+    rates = 0.1 * np.exp(0.3 * rng.standard_normal(4))[:, None]
+    old, new = (1 * (rng.random((R, 2000)) < rates[:R]) for R in runs)
+    scanned, labels = class_scan(old, new), np.zeros(2000, int)
+    numbers = class_numbers(scanned, labels)
+    of = numbers.gain, numbers.better, numbers.worse
+    for count in (1, 5):
+        groups = Groups(np.arange(2000) % count, count, clusters)
+        p, score = numbers.p(groups), groups.score_test(*of)
+        assert np.all(p >= score)
+        for level in (0.6, 0.95, 0.999):
+            _, low, high = groups.gain(*of, level)
+            out = (low > 0) | (high < 0)
+            np.testing.assert_array_equal(score < 1 - level, out)
 
 
 def test_without_labels_only_churn_is_a_number():

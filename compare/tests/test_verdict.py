@@ -52,7 +52,7 @@ def test_what_a_labelled_comparison_says():
     assert sentences(near)[-1].endswith(f"by less than 5 points {ends}")
     first, _, third = sentences(result_of((5, 3)))
     assert first.endswith(", on average over 15 pairs of runs (5 old, 3 new).")
-    assert third.endswith("median exact McNemar p = 0.0031).")
+    assert third.endswith("; sign-flip p = 0.0031).")
 
 
 @pytest.mark.parametrize(
