@@ -135,7 +135,8 @@ def apply(
             "", None or NaN.
 
     Returns:
-        `[N, C]` normalised log-probabilities, float32.
+        `[N, C]` normalised log-probabilities, float32; a logit of -inf counts as 100
+        below the highest.
 
     Raises:
         ValueError: if shapes differ, logits are NaN or infinite, groups are missing, or
@@ -184,6 +185,10 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
 
 
 def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    # A probability of 0 counts as one of exp(-100) of the largest: if each version is
+    # certain of a class that the other rules out, their blend would be NaN.
+    least = logits.max(axis=-1, keepdims=True) - 100
+    logits = np.where(logits == -np.inf, least, logits)
     wide = logits.astype(np.float32) / np.float32(temperature)
     return wide - special.logsumexp(wide, axis=-1, keepdims=True)
 
@@ -420,7 +425,7 @@ def _rows(pair: Pair, side: Side, start: int, stop: int) -> np.ndarray:
     scores = stored.read(0, start, stop, out)
     if side.kind == "probabilities":
         with np.errstate(divide="ignore"):
-            scores = np.maximum(np.log(scores), -100)
+            scores = np.log(scores)
     return scores
 
 

@@ -196,6 +196,24 @@ def test_one_impossible_label_does_not_decide_a_temperature():
     assert found == pytest.approx(rule.temperatures, rel=0.05)
 
 
+def test_a_blend_of_versions_certain_of_other_classes_is_what_was_judged():
+    rng = np.random.default_rng(0)
+    labels, ids = rng.integers(4, size=(2, 1000)), np.arange(2000).reshape(2, -1)
+    guess = rng.integers(4, size=(2, 2, 1000))
+    found = np.where(rng.random(guess.shape) < 0.8, labels, guess)
+    validation, test = (
+        [{"id": i, "labels": y, "probs": np.eye(4)[c]} for c in of]
+        for i, y, of in zip(ids, labels, found.swapaxes(0, 1), strict=True)
+    )
+    repaired = repair(*test, validation=validation, loss="5%")
+    assert repaired.rule.kind == "blend"
+    with np.errstate(divide="ignore"):
+        served = apply(repaired.rule, *(np.log(of["probs"]) for of in test))
+    assert np.isfinite(served).all()
+    right = np.mean(served.argmax(-1) == labels[1])
+    assert right == pytest.approx(repaired.served["accuracy_new"].value)
+
+
 def test_the_command(tmp_path, capsys):
     names = []
     for split, seed in (("v", 1), ("t", 2)):
