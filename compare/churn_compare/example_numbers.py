@@ -246,7 +246,10 @@ class Numbers:
             hidden = groups.none(quantile) / groups.units * np.square(reach)
             # Of as many changes as none leaves open.
             variance = np.where(groups.some(known, reach), known.total, hidden)
-        found = (quantile + special.ndtri(_POWER)) * np.sqrt(variance)
+        errors = quantile + special.ndtri(_POWER)
+        if not self.decided and quantile[0] < 1e4:  # noncentral t, which is slow above
+            errors = special.nctdtrinc(known.freedom, 1 - _POWER, quantile)
+        found = errors * np.sqrt(variance)
         return min(found.item() or np.nan, self.most)
 
 

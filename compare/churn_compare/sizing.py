@@ -12,7 +12,13 @@ from scipy import special
 from churn_compare.comparison import read_either
 from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
-from churn_compare.estimates import PerExample, Uncertainty, all_examples, uncertainty
+from churn_compare.estimates import (
+    Groups,
+    PerExample,
+    Uncertainty,
+    all_examples,
+    uncertainty,
+)
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers
 from churn_compare.gates import (
@@ -34,6 +40,7 @@ _MOST_EXAMPLES, _MOST_RUNS = 10**9, 64
 _FEW = 8  # runs below which the estimate of their variance is poor
 _DRAWS = 2000  # simulated variances between runs
 _RUNS = (2, 3, 5, 10)  # numbers of runs of the options
+_LEAST = 10  # examples; with fewer, what a pilot's mean and variance say is too rough
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +58,9 @@ class Components:
     # True if a run is the same on all examples, as a trained network is; False for
     # independent samples of each example.
     shared: bool = True
+    # Units per example whose number gives the degrees of freedom: 1 for means, that of
+    # clusters with clusters, else 0, for normal quantiles.
+    units: float = 0.0
 
     def known(self, examples: int, old: int, new: int) -> tuple[float, Uncertainty]:
         """Variance of the mean, and simulated estimates of it."""
@@ -66,15 +76,26 @@ class Components:
                 noise = np.array((own + self.both / others) / (runs * examples))
                 found = drawn.chisquare(runs - 1, _DRAWS) / (runs - 1)
                 parts.append((found * (whole / runs + noise), noise, runs - 1))
-        return total, uncertainty(np.full(_DRAWS, variance), *parts)
+        clusters, estimates = examples * self.units, np.full(_DRAWS, variance)
+        if clusters:  # quantiles of the variance between so many
+            freedom = max(clusters - 1, 1)
+            tails = (np.arange(_DRAWS) + 0.5) / _DRAWS
+            estimates = variance * special.chdtri(freedom, tails) / freedom
+        return total, uncertainty(estimates, *parts, clusters=clusters)
 
 
 def components(
-    values: Iterable[np.ndarray], old: int, new: int, every: Any, shared: bool
+    values: Iterable[np.ndarray],
+    old: int,
+    new: int,
+    every: Groups,
+    shared: bool,
+    mean: bool = False,
 ) -> tuple[Components, float]:
     """Variance components by the method of moments, and the mean.
 
-    `values` are the numbers `[N]` of each pair of runs, sorted by the old run.
+    `values` are the numbers `[N]` of each pair of runs, sorted by the old run; with
+    `mean` they are no shares.
     """
     N = len(every.group)
     rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)
@@ -82,7 +103,7 @@ def components(
         rows[a] += x
         columns[b] += x
         squares += np.square(x)
-    mean = rows.sum(axis=0) / (old * new)
+    average = rows.sum(axis=0) / (old * new)
     of_side, whole = [], []
     for sums, count, others in ((rows, old, new), (columns, new, old)):
         of_runs = sums / others
@@ -92,16 +113,17 @@ def components(
         of_side.append(max(each - whole[-1], 0.0))
     both = 0.0
     if old > 1 and new > 1:
-        left = float(np.mean(squares / (old * new) - np.square(mean)))
+        left = float(np.mean(squares / (old * new) - np.square(average)))
         rests = 1 - 1 / old, 1 - 1 / new
         of_sides = sum((of_side[k] + whole[k]) * rests[k] for k in (0, 1))
         both = max((left - of_sides) / (rests[0] * rests[1]), 0.0)
     parts = [max(of_side[0] - both / new, 0.0), max(of_side[1] - both / old, 0.0)]
-    total = float(every.known(PerExample(mean)).examples[0]) * N
+    total = float(every.known(PerExample(average), mean=mean).examples[0]) * N
     added = parts[0] / old + parts[1] / new + both / (old * new)
     (a, b), (r, s) = parts, whole
-    found = Components(max(total - added, 0.0), a, b, both, r, s, shared)
-    return found, float(mean.mean())
+    units = len(every.owner) / N if mean or every.cell is not None else 0.0
+    found = Components(max(total - added, 0.0), a, b, both, r, s, shared, units)
+    return found, float(average.mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +191,7 @@ class Design:
 
         now = self.option(N, old, new)
         if now.power >= self.power:
-            fewer = examples((old, new), 2, N)
+            fewer = examples((old, new), _LEAST, N)
             return (now, *([fewer] if fewer and fewer.examples < N else []))
         found = [examples((old, new), N, _MOST_EXAMPLES)]
         most = max(old, new)
@@ -326,7 +348,7 @@ def size(
     change: float | str | None = None,
     power: float = 0.8,
     level: float = 0.95,
-    clusters: np.ndarray | None = None,
+    clusters: Any = None,
     **reading: Any,
 ) -> SizeResult:
     """Number of examples, runs or samples of each example that a decision needs.
@@ -344,8 +366,7 @@ def size(
         change: the change to detect; None for the one that is measured.
         power: probability that the interval excludes the limit, or zero.
         level: confidence level of the interval.
-        clusters: `[N]` codes of the clusters of examples, or None; the number of
-            clusters grows with that of the examples.
+        clusters: as in `compare`; their number grows with that of the examples.
         **reading: arguments of `compare` or `compare_outcomes` about reading.
 
     Raises:
@@ -361,7 +382,7 @@ def size(
     if len(wanted) > 1 or (wanted and wanted[0].grouping):
         raise GateError("a size is found for one limit, on all examples")
     gate = wanted[0] if wanted else None
-    pair, numbers = read_either(old, new, **reading)
+    pair, numbers = read_either(old, new, clusters=clusters, **reading)
     if pair.partial:
         raise PredictionsError(
             "a size needs labels of all examples, or of none: leave --labels out, or "
@@ -375,9 +396,10 @@ def size(
         raise GateError(
             f"a size {what} is not known here; there are limits on {', '.join(known)}"
         )
-    every = all_examples(numbers.of.examples, clusters, level)
+    every = all_examples(numbers.of.examples, pair.clusters, level)
     values = (known[name](r, s).astype(float) for _, r, s in numbers.pairs())
-    parts, mean = components(values, *numbers.shape, every, numbers.shared)
+    of_mean = name in changes and not numbers.decided
+    parts, mean = components(values, *numbers.shape, every, numbers.shared, of_mean)
     spread = sum(dataclasses.astuple(parts)[: len(_PARTS)])
     if spread <= np.square(1e-9 * mean):  # but for rounding
         raise GateError(
@@ -391,6 +413,10 @@ def size(
             check_share(expected, "change", -1)
         if gate:
             raise GateError("a size is found for a limit or for a change, not for both")
+        if numbers.decided:  # a change of so many right answers has this variance
+            lacks = abs(expected) * (1 - abs(expected)) - spread
+            more = parts.examples + max(lacks, 0.0)
+            parts = dataclasses.replace(parts, examples=more)
     if abs(expected - limit) < 1e-12:
         raise GateError(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "

@@ -5,10 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from churn_compare import size
+from churn_compare import compare_outcomes, size
 from churn_compare.cli import main
-from churn_compare.estimates import all_examples
+from churn_compare.estimates import all_examples, difference_ends
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import GateError
 from churn_compare.sizing import Components, components
@@ -57,6 +58,50 @@ def test_with_one_run_a_size_is_the_formula():
         assert few.examples == np.ceil(np.log(0.2) / np.log(0.99))
     enough = size(old, new, labels=old, gates={"max_nfr": "2%"})
     assert enough.options[1].examples < 10_000 and "would do" in str(enough)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(1, 0.3), (1, 1), (0.6, 1)])
+def test_few_scores_have_the_quantile_and_power_of_a_t_test(mean, sd):
+    change = np.repeat([-1.0, 1.0], 200) * np.sqrt(399 / 400) * sd + mean
+    sides = [{"id": range(400), "score": of} for of in (0 * change, change)]
+    N = size(*sides).options[1].examples
+    powers = [
+        stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, mean / sd * np.sqrt(n))
+        for n in (N, N - 1)
+    ]
+    assert powers[0] > 0.798 and (N == 10 or powers[1] < 0.802)
+
+
+def test_names_of_clusters_are_those_of_compare_and_few_widen_the_interval():
+    codes = np.repeat(np.arange(6), 50)
+    change = 1.5 + 0.7 * np.cos(codes) + 0.3 * np.cos(np.arange(300) ** 2)
+    sides = [
+        {"id": range(300), "score": of, "user": [f"user {1000 * c}" for c in codes]}
+        for of in (0 * change, change)
+    ]
+    score = compare_outcomes(*sides, clusters="user")["score"]["score_change"]
+    found = [
+        size(*sides, clusters=clusters).options[0].half_width
+        for clusters in ("user", codes, 1000 * codes + 7)
+    ]
+    assert found == [found[0]] * 3
+    median = np.sqrt(stats.chi2.median(5) / 5)  # of a standard deviation of 6
+    assert found[0] == pytest.approx(median * (score.high - score.low) / 2, rel=0.01)
+    fails("clusters", size, *sides, clusters=codes[1:])
+
+
+@pytest.mark.parametrize("change", ["-5%", "-20%", "-60%"])
+def test_a_change_larger_than_the_flips_of_the_pilot_has_flips_of_its_own(change):
+    old, flips = np.ones(2000, int), np.arange(2000) < 10
+    new = np.where(flips, 0, old)
+    fewer = size(old, new, labels=old, change=change).options[1]
+    lost = stats.binom(fewer.examples, -float(change[:-1]) / 100)
+    flips = np.arange(fewer.examples + 1)
+    share = flips / fewer.examples
+    high = difference_ends(
+        0, share, share * (1 - share) / fewer.examples, 1.96, fewer.examples
+    )[1]
+    assert lost.pmf(flips) @ (high < 0) > 0.8
 
 
 def drawn(rng, examples, runs):

@@ -127,6 +127,9 @@ def test_scores_detect_no_more_than_there_is_and_equal_ones_do_not_show_it():
     sets = {"set": [["a"], ["b"]], "target": [["a"], ["a"]]}
     found = compare_outcomes(sets, sets | {"set": [["b"], ["b"]]})
     assert found["set"].detectable == 1
+    few = compare_outcomes({"score": np.zeros(4)}, {"score": np.arange(4)})["score"]
+    errors = few.detectable / np.sqrt(5 / 12)
+    assert stats.nct.sf(stats.t.ppf(0.975, 3), 3, errors) == pytest.approx(0.8)
 
 
 def test_changes_that_are_all_alike_are_tested_by_their_signs():
