@@ -87,20 +87,15 @@ def test_a_killed_script_goes_on_bit_by_bit(example, tmp_path, monkeypatch, caps
     """The row in which it was killed is the one that is trained without a break."""
     monkeypatch.chdir(tmp_path)
     row = tmp_path / "run" / "Linen" / "methods" / "beta=0.1"
-    paths, flags = os.pathsep.join(sys.path), os.environ.get("XLA_FLAGS", "") + FLAG
-    killed = subprocess.Popen(
-        [sys.executable, str(SCRIPT), "run", "2,2,2"],
-        env=os.environ | {"PYTHONPATH": paths, "XLA_FLAGS": flags},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    flags = os.environ.get("XLA_FLAGS", "") + FLAG
+    ours = {"PYTHONPATH": os.pathsep.join(sys.path), "XLA_FLAGS": flags}
+    words = [sys.executable, str(SCRIPT), "run", "2,2,2"]
+    killed = subprocess.Popen(words, env=os.environ | ours)
     while not list(row.glob("checkpoints/*")):
-        assert killed.poll() is None, killed.communicate()[0]
+        assert killed.poll() is None
         time.sleep(0.05)
     killed.kill()
-    killed.communicate()
-    assert killed.returncode == -9
+    assert killed.wait() == -9
     before, found = predictions(tmp_path), []
     for _ in range(2):  # once more by this process, under the script's name
         importlib.import_module(SCRIPT.stem).main("run", "2,2,2")
