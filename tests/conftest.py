@@ -6,8 +6,8 @@ import functools
 import gc
 import os
 import sys
-import tempfile
 import threading
+import time
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -149,15 +149,18 @@ def pytest_configure(config):
 
 
 def _share_compiled_programs(config):
-    """Whichever worker or process of a test needs a program first compiles it for all.
+    """Whichever process needs a program first compiles it, also for the next run.
 
-    Reading one takes a tenth of compiling a small one.
+    Reading one takes a tenth of compiling a small one. JAX finds them by what they
+    compute, its version and its flags; those of a week ago are compiled again.
     """
     name = "JAX_COMPILATION_CACHE_DIR"
     if name not in os.environ:  # workers and processes inherit it
-        folder = tempfile.TemporaryDirectory(prefix="xla", ignore_cleanup_errors=True)
-        config.add_cleanup(folder.cleanup)
-        os.environ[name] = folder.name
+        folder = config.rootpath / ".cache" / "xla"
+        for file in folder.glob("*"):
+            if file.stat().st_mtime < time.time() - 7 * 86400:
+                file.unlink(missing_ok=True)
+        os.environ[name] = str(folder)
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     jax.config.update("jax_compilation_cache_dir", os.environ[name])
