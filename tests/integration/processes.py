@@ -46,19 +46,15 @@ def joined(words, count, port=None):
 
 
 def begin(words, out, count, dying=None, late=0) -> list[subprocess.Popen]:
-    """Starts them all, the others `late` seconds after the first.
-
-    `dying` is `(process, place)`, one that kills itself there.
-    """
+    """Starts them all, the second `late`; `dying` is one and where it kills itself."""
     processes: list[subprocess.Popen] = []
     try:
         for i, own in enumerate(joined(words, count)):
             program = ("-m", "churn_jax.cli")
             if dying is not None and dying[0] == i:
                 program = (str(DYING), dying[1])
-            if late and i == 1:
-                time.sleep(late)
-                assert processes[0].poll() is None
+            time.sleep(late * i)
+            assert all(process.poll() is None for process in processes)
             processes.append(launch(own, out, i, program))
     except BaseException:
         end(processes)

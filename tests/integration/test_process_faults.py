@@ -48,7 +48,7 @@ def lose(out, words, place, process, late=0):
     """Runs the words until `process` kills itself; the other must end soon."""
     words = [*words, "--mesh", "replica=2", "--launch.lost-seconds", str(LOST)]
     processes = begin(words, out, 2, (process, place), late)
-    processes[process].wait(TIMEOUT)
+    assert processes[process].wait(TIMEOUT) == -9
     began = time.monotonic()
     other = codes(processes, LOST + 20)[1 - process]
     assert time.monotonic() - began < LOST + 10
@@ -77,7 +77,6 @@ def test_one_that_starts_late_is_waited_for_and_one_killed_loses_nothing(
     assert len(list(folder.glob("predictions-validation/logits-*.npy"))) == 2
     assert not list(folder.glob("predictions*/index.json"))
     trained = (folder / "metrics.jsonl").read_text()
-
     again = together(command, out, "replica=2")
     assert "Baseline: finished before, kept" in " ".join(again[0].split())
     assert (folder / "metrics.jsonl").read_text() == trained  # from the checkpoint

@@ -120,15 +120,14 @@ def test_open_mpi_tells_who_takes_part(tmp_path):
     assert len(record["launch"]["devices"]) == 2
 
 
-PROGRAM = Path(__file__).with_name("writing.py")
+PROGRAM = (str(Path(__file__).with_name("writing.py")),)
 
 
 @pytest.mark.slow
 def test_two_processes_write_a_shard_each_and_fail_together(tmp_path):
     out, port = tmp_path / "written", str(free_port())
-    program = (str(PROGRAM),)
     words = [[port, str(i)] for i in range(2)]
-    said = finish([launch(w, out, i, program, 2) for i, w in enumerate(words)], out)
+    said = finish([launch(w, out, i, PROGRAM, 2) for i, w in enumerate(words)], out)
     found = read_shards(out / "shards")
     test = load("digits", validation=50, train_size=64).test
     rows = np.argsort(found.ids)
