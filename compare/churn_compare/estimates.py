@@ -401,19 +401,16 @@ class Groups:
         spread = known.widened(most), known.quantile(level or self.level), self.units
         return Intervals(value, *difference_ends(gained, lost, *spread))
 
-    def score_test(
-        self, gain: PerExample, better: PerExample, worse: PerExample
-    ) -> np.ndarray:
+    def score_test(self, gain: PerExample, *flips_of: PerExample) -> np.ndarray:
         """Two-sided p-values of no gain, below 1 - level where `gain` leaves out 0."""
         known, value = self.known(gain), self.value(gain.mean)
-        flips, units = self.value(better.mean + worse.mean), np.maximum(self.units, 1)
-        plain = (flips - np.square(value)) / units
-        variance = known.widened(plain)
-        usable = (plain > 0) & (variance > 0)
-        stretch = np.where(usable, variance / np.where(usable, plain, 1.0), 1.0)
-        # Where nothing flips, t is 0.
-        spread = stretch * np.where(flips == 0, 1.0, flips) / units
-        return known.p(np.abs(value) / np.sqrt(spread))
+        flips = self.value(np.sum([of.mean for of in flips_of], axis=0))
+        units = np.maximum(self.units, 1)
+        rest = flips - np.square(value)
+        variance, usable = known.widened(rest / units), (rest > 0) & (known.total > 0)
+        score = variance * flips / np.where(usable, rest, 1.0)  # if the gain were 0
+        score = np.where(usable, score, np.maximum(flips, 1 / units) / units)
+        return known.p(np.abs(value) / np.sqrt(score))
 
     def mean(
         self,

@@ -320,8 +320,8 @@ def terms(measured: Sequence[Measured]) -> list[Term]:
             "Examples that were right and are wrong now, and the reverse. Their rates "
             "differ by the gain in accuracy."
         )
-        over = "; larger where runs as a sample leave more to chance"
-        over *= first.of_classes and first.run_pairs > 1
+        several = first.of_classes and first.run_pairs > 1
+        over = "; larger where runs as a sample leave more to chance" * several
         found[f"p ({decided[0].test} test)"] = (
             "Probability of negative and positive flips at least as unevenly split, if "
             f"both versions were equally accurate{over}."

@@ -185,8 +185,7 @@ def _kept(rule: Rule, predicted: np.ndarray, groups: Any) -> np.ndarray:
 
 
 def _log_softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-    # A probability of 0 counts as one of exp(-100) of the largest: if each version is
-    # certain of a class that the other rules out, their blend would be NaN.
+    # With -inf, the blend of versions that are certain of other classes would be NaN.
     least = logits.max(axis=-1, keepdims=True) - 100
     logits = np.where(logits == -np.inf, least, logits)
     wide = logits.astype(np.float32) / np.float32(temperature)

@@ -12,13 +12,7 @@ from scipy import special
 from churn_compare.comparison import read_either
 from churn_compare.display import Display
 from churn_compare.documents import Document, Section, Table
-from churn_compare.estimates import (
-    Groups,
-    PerExample,
-    Uncertainty,
-    all_examples,
-    uncertainty,
-)
+from churn_compare.estimates import PerExample, Uncertainty, all_examples, uncertainty
 from churn_compare.example_ids import PredictionsError
 from churn_compare.example_numbers import Numbers
 from churn_compare.gates import (
@@ -58,9 +52,7 @@ class Components:
     # True if a run is the same on all examples, as a trained network is; False for
     # independent samples of each example.
     shared: bool = True
-    # Units per example whose number gives the degrees of freedom: 1 for means, that of
-    # clusters with clusters, else 0, for normal quantiles.
-    units: float = 0.0
+    units: float = 0.0  # clusters per example, 1 for means; 0 for normal quantiles
 
     def known(self, examples: int, old: int, new: int) -> tuple[float, Uncertainty]:
         """Variance of the mean, and simulated estimates of it."""
@@ -77,25 +69,18 @@ class Components:
                 found = drawn.chisquare(runs - 1, _DRAWS) / (runs - 1)
                 parts.append((found * (whole / runs + noise), noise, runs - 1))
         clusters, estimates = examples * self.units, np.full(_DRAWS, variance)
-        if clusters:  # quantiles of the variance between so many
-            freedom = max(clusters - 1, 1)
+        if (freedom := max(clusters - 1, 1 if clusters else 0)) > 0:
             tails = (np.arange(_DRAWS) + 0.5) / _DRAWS
-            estimates = variance * special.chdtri(freedom, tails) / freedom
+            estimates *= special.chdtri(freedom, tails) / freedom
         return total, uncertainty(estimates, *parts, clusters=clusters)
 
 
 def components(
-    values: Iterable[np.ndarray],
-    old: int,
-    new: int,
-    every: Groups,
-    shared: bool,
-    mean: bool = False,
+    values: Iterable[np.ndarray], old: int, new: int, every: Any, shared: bool
 ) -> tuple[Components, float]:
     """Variance components by the method of moments, and the mean.
 
-    `values` are the numbers `[N]` of each pair of runs, sorted by the old run; with
-    `mean` they are no shares.
+    `values` are the numbers `[N]` of each pair of runs, sorted by the old run.
     """
     N = len(every.group)
     rows, columns, squares = np.zeros((old, N)), np.zeros((new, N)), np.zeros(N)
@@ -103,7 +88,7 @@ def components(
         rows[a] += x
         columns[b] += x
         squares += np.square(x)
-    average = rows.sum(axis=0) / (old * new)
+    mean = rows.sum(axis=0) / (old * new)
     of_side, whole = [], []
     for sums, count, others in ((rows, old, new), (columns, new, old)):
         of_runs = sums / others
@@ -113,17 +98,16 @@ def components(
         of_side.append(max(each - whole[-1], 0.0))
     both = 0.0
     if old > 1 and new > 1:
-        left = float(np.mean(squares / (old * new) - np.square(average)))
+        left = float(np.mean(squares / (old * new) - np.square(mean)))
         rests = 1 - 1 / old, 1 - 1 / new
         of_sides = sum((of_side[k] + whole[k]) * rests[k] for k in (0, 1))
         both = max((left - of_sides) / (rests[0] * rests[1]), 0.0)
     parts = [max(of_side[0] - both / new, 0.0), max(of_side[1] - both / old, 0.0)]
-    total = float(every.known(PerExample(average), mean=mean).examples[0]) * N
+    total = float(every.known(PerExample(mean), mean=True).examples[0]) * N
     added = parts[0] / old + parts[1] / new + both / (old * new)
     (a, b), (r, s) = parts, whole
-    units = len(every.owner) / N if mean or every.cell is not None else 0.0
-    found = Components(max(total - added, 0.0), a, b, both, r, s, shared, units)
-    return found, float(average.mean())
+    found = Components(max(total - added, 0.0), a, b, both, r, s, shared)
+    return found, float(mean.mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -398,8 +382,9 @@ def size(
         )
     every = all_examples(numbers.of.examples, pair.clusters, level)
     values = (known[name](r, s).astype(float) for _, r, s in numbers.pairs())
-    of_mean = name in changes and not numbers.decided
-    parts, mean = components(values, *numbers.shape, every, numbers.shared, of_mean)
+    parts, mean = components(values, *numbers.shape, every, numbers.shared)
+    if every.cell is not None or (name in changes and not numbers.decided):
+        parts = dataclasses.replace(parts, units=len(every.owner) / len(every.group))
     spread = sum(dataclasses.astuple(parts)[: len(_PARTS)])
     if spread <= np.square(1e-9 * mean):  # but for rounding
         raise GateError(
@@ -415,8 +400,7 @@ def size(
             raise GateError("a size is found for a limit or for a change, not for both")
         if numbers.decided:  # a change of so many right answers has this variance
             lacks = abs(expected) * (1 - abs(expected)) - spread
-            more = parts.examples + max(lacks, 0.0)
-            parts = dataclasses.replace(parts, examples=more)
+            parts = dataclasses.replace(parts, examples=parts.examples + max(lacks, 0))
     if abs(expected - limit) < 1e-12:
         raise GateError(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "

@@ -45,13 +45,15 @@ def test_with_one_run_a_size_is_the_formula():
     old = np.zeros(10_000, int)
     new = np.where(np.arange(10_000) < 100, 1, 0)
     found = size(old, new, labels=old, gates={"max_nfr": "1.3%"})
-    wanted = (1.959964 * np.sqrt(0.013 * 0.987) + 0.841621 * np.sqrt(0.0099)) / 0.003
+    variance = 0.0099 * 10_000 / 9_999
+    end = 1.959964 * np.sqrt(0.013 * 0.987 / 0.0099)  # in standard deviations
+    wanted = (end + 0.841621) * np.sqrt(variance) / 0.003
     now, more = found.options
     assert more.examples == pytest.approx(wanted**2, abs=1)
     assert now.power < 0.8 <= more.power and found.quantity == "negative_flip_rate"
-    half = 1.959964 * np.sqrt(0.0099 / 10_000)
+    half = 1.959964 * np.sqrt(variance / 10_000)
     assert now.half_width == pytest.approx(half, rel=1e-4)
-    assert found.components == Components(pytest.approx(0.0099))
+    assert found.components == Components(pytest.approx(variance))
     assert "more examples" in str(found)
     for limit in (0, "0.001%"):  # left out from the first flip on
         few = size(old, new, labels=old, gates={"max_nfr": limit}).options[1]
