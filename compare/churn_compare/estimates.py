@@ -456,6 +456,19 @@ class Groups:
         (_, of_a), (_, of_b) = self._moved(a.mean), self._moved(b.mean)
         return self.added(of_a * of_b)
 
+    def wider(self, ends: Intervals, a: PerExample, b: PerExample) -> Intervals:
+        """The ends of a - b, no nearer than what the ends of both shares give."""
+        # The variance hardly has a change that one example shows; Wilson's ends do
+        # (Newcombe, Statistics in Medicine 17, pp. 2635-2650, 1998).
+        product = self.known(a).examples * self.known(b).examples
+        alike = self.covariance(a, b) / np.sqrt(np.where(product > 0, product, 1.0))
+        (x, *of_x), (y, *of_y), found = self.share(a), self.share(b), [*ends[1:]]
+        for side, sign, furthest in ((0, -1, np.minimum), (1, 1, np.maximum)):
+            p, q = np.abs(of_x[side] - x), np.abs(of_y[1 - side] - y)
+            away = np.sqrt(np.maximum(p * p + q * q - 2 * alike * p * q, 0.0))
+            found[side] = furthest(found[side], ends.value + sign * away)
+        return Intervals(ends.value, *found)
+
     def some(self, known: Uncertainty, span: Given) -> np.ndarray:
         """True for groups whose units differ by more than rounding."""
         return known.total > np.square(1e-12 * span)

@@ -153,7 +153,10 @@ class Numbers:
         found = {f"within_{side}": groups.share(of) for side, of in self.within.items()}
         if found:
             equal = self.permuted(self.differ, groups)
-            found["excess_churn"] = groups.excess(self.beyond, equal)
+            excess = groups.excess(self.beyond, equal)
+            if not self.shared:  # effects of networks cancel in the excess
+                excess = groups.wider(excess, self.changed, self.expected)
+            found["excess_churn"] = excess
         if self.judged and self.expected_flips is not None:
             found["expected_nfr"] = groups.share(self.expected_flips)
             equal = self.permuted(self._differ_in_worth, groups)
@@ -164,10 +167,12 @@ class Numbers:
             squares += np.square(known.quantile(groups.level)) * known.total
             both = groups.covariance(self.beyond_flips, self.gain)
             both *= np.square(known.example_quantile(groups.level))
-            for name, sign in (("excess_nfr", -1), ("excess_pfr", 1)):
+            both_flips = ("excess_nfr", -1, self.worse), ("excess_pfr", 1, self.better)
+            for name, sign, flips in both_flips:
                 value = (beyond.value + sign * gain) / 2
                 half = np.sqrt(np.maximum(squares + 2 * sign * both, 0.0)) / 2
-                found[name] = Intervals(value, value - half, value + half)
+                ends = Intervals(value, value - half, value + half)
+                found[name] = groups.wider(ends, flips, self.expected_flips)
         return found
 
     def intervals(self, groups: Groups) -> dict[str, Intervals]:

@@ -145,6 +145,15 @@ def test_changes_that_are_all_alike_are_tested_by_their_signs():
         assert np.isnan(found.detectable) == (examples < 2)
 
 
+def test_a_change_that_one_example_shows_may_be_as_frequent_as_its_share_says():
+    """Another example is noisy, so that the excess has a variance."""
+    old, new = np.ones((2, 3, 40))
+    old[:, 0], new[:, 0], new[:, 1] = [1, 0, 1], [0, 1, 1], 0
+    found = estimate(Measure("c", "correct", old, new)).quantities
+    for name in ("excess_nfr", "excess_churn"):
+        assert 0.11 < found[name].high < found["negative_flip_rate"].high < 0.14
+
+
 def test_stability_and_excess_by_hand():
     old = np.array([[1.0, 1, 0, 0], [1, 0, 0, 0]])  # runs differ on one of four
     new = np.array([[0.0, 1, 0, 1]])
