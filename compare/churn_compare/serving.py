@@ -19,6 +19,7 @@ from churn_compare.estimates import all_examples
 from churn_compare.example_ids import PredictionsError, check_choice, some
 from churn_compare.example_numbers import class_numbers
 from churn_compare.gates import Gating, as_gates, check_share, limit_of, waivers_of
+from churn_compare.groups import NO_VALUE
 from churn_compare.number_text import count_text, remark, share_text, with_range
 from churn_compare.pair import Pair, Scanned
 from churn_compare.pair import Table as Side
@@ -87,7 +88,8 @@ class Rule:
         """The rule as a part of a sentence."""
         old, new = 100 * self.weight, 100 - 100 * self.weight
         surer = f"where it is surer by {self.margin:.3g}"
-        where = f"{self.column or 'predicted class'} {', '.join(self.groups)}"
+        groups = ", ".join(group or NO_VALUE for group in self.groups)
+        where = f"{self.column or 'predicted class'} {groups}"
         return {
             "blend": f"{old:.0f} % old and {new:.0f} % new log-probabilities",
             "surer": f"the new version {surer}, else old",

@@ -55,6 +55,11 @@ def test_rules_by_hand():
         fails(message, apply, rule, old, given, of=ValueError)
 
 
+def test_groups_without_a_value_have_a_name_in_the_text_of_a_rule():
+    text = Rule("keep", column="region", groups=("north", "")).text
+    assert text == "the old version on region north, (none), else new"
+
+
 def test_rules_that_make_no_sense_are_refused():
     for settings, message in (
         ({"kind": "nonsense"}, "kind must be one of new, blend, surer, keep; got 'non"),
