@@ -196,7 +196,9 @@ class Numbers:
         for side, worth in (("old", self.old), ("new", self.new)):
             if not self.decided:
                 shown = PerExample(self.sign * worth.mean)
-                found[f"{stem}_{side}"] = groups.mean(shown, self.span(groups))
+                most = 1.0 if np.isfinite(self.most) else np.inf  # sets, rankings
+                ends = 1.0 - self.most, most
+                found[f"{stem}_{side}"] = groups.mean(shown, self.span(groups), *ends)
             elif self.all_labelled:
                 found[f"{stem}_{side}"] = groups.share(worth)
         flips = groups.share(self.worse), groups.share(self.better)

@@ -127,6 +127,9 @@ def test_scores_detect_no_more_than_there_is_and_equal_ones_do_not_show_it():
     sets = {"set": [["a"], ["b"]], "target": [["a"], ["a"]]}
     found = compare_outcomes(sets, sets | {"set": [["b"], ["b"]]})
     assert found["set"].detectable == 1
+    sets = {"set": [["a"]] * 10, "target": [["a"]] * 10}
+    found = compare_outcomes(sets, sets | {"set": [["a"]] * 9 + [["b"]]})["set"]
+    assert found["score_new"].high == 1 and found["score_new"].low > 0.6
     few = compare_outcomes({"score": np.zeros(4)}, {"score": np.arange(4)})["score"]
     errors = few.detectable / np.sqrt(5 / 12)
     assert stats.nct.sf(stats.t.ppf(0.975, 3), 3, errors) == pytest.approx(0.8)
