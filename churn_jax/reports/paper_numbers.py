@@ -72,7 +72,9 @@ def next_to_paper(
             fields[-1][name] = number and number.mean
             if spread:
                 fields[-1][f"{name}_std"] = number and number.std
-            fields[-1][f"{name}_doubtful"] = number.note if number else ""
+            for mark in ("doubtful", "derived"):
+                why = number.note if number and number.mark == mark else ""
+                fields[-1][f"{name}_{mark}"] = why
     labels = {info.name: info.label for info in study.methods}
     for name, paper in left.items():
         if paper and name not in study.unselected:

@@ -85,6 +85,8 @@ def test_a_derived_number_is_no_doubtful_one(tmp_path):
     assert cells["Kd", "DEE, paper"] == "1.48 derived [1]"
     assert cells["Kd", "ECE %, paper"] == "7.20"
     assert cells["Kd", "DEE, measured"] == "–"  # there is no ensemble to compare with
+    line = csv_rows(report)[1]
+    assert line["paper_dee_doubtful"] == "" != line["paper_dee_derived"]
     (explained,) = (text.text for text in section.blocks[1].items)
     assert explained.startswith("Derived: from the calibrated NLL of the row")
     page = report.files["report.html"].read_text()
