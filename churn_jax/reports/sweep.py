@@ -23,8 +23,8 @@ from churn_compare.store import is_stored
 from churn_jax.configuration.record import AxisRecord, PointRecord, SweepRecord
 from churn_jax.reports.artefacts import Study
 from churn_jax.reports.charts import Chart
-from churn_jax.reports.estimates import paired
-from churn_jax.reports.quantities import QUANTITIES, estimate_fields
+from churn_jax.reports.estimates import COMPARED, paired
+from churn_jax.reports.quantities import QUANTITIES, estimate_fields, plus_minus
 from churn_jax.reports.report import Report, collected
 from churn_jax.reports.summary import MethodSummary
 from churn_jax.setting_checks import check_choice
@@ -213,16 +213,18 @@ def _choice_sentence(sweep: Sweep, axis: AxisRecord) -> str:
     choice, title = sweep.choices[axis.name], _axis_title(axis)
     if choice.point is None:
         return f"{title}: nothing is chosen ({choice.reason})."
-    text = f"{title}: {choice.value:g} has {CRITERIA[sweep.record.criterion]}"
+    criterion = sweep.record.criterion
+    quantity = criterion.removesuffix(_AT_ACCURACY).replace("-", "_")
+    text = f"{title}: of the candidates, {choice.value:g} has {CRITERIA[criterion]}"
     start = sweep.validation.get(sweep.record.baseline or "")
-    against = paired("churn", sweep.validation[choice.point], start)
-    if np.isfinite(against.difference):
-        error = against.stderr
-        spread = f" ± {100 * error:.2f}" if np.isfinite(error) else ""
-        text += (
-            f"; validation churn {100 * against.difference:+.2f}{spread} points "
-            "against the baseline"
-        )
+    for name in dict.fromkeys((quantity, "churn")):
+        found = paired(name, sweep.validation[choice.point], start)
+        what, _, points = COMPARED[name]
+        scale, digits, unit = (100, 2, " points") if points else (1, 4, "")
+        values = scale * found.difference, scale * found.stderr
+        if np.isfinite(found.difference):
+            value = plus_minus(*values, digits, "+")
+            text += f"; validation {what} {value}{unit} against the baseline"
     if choice.within:
         points = sweep.points(axis)
         values = [f"{p.value:g}" for p in points if p.name in choice.within]

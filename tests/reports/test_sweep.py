@@ -202,7 +202,8 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
     result = reports.collect(folder)
     text = markdown_table(result)
     assert "| beta |  | NLL | Accuracy % | Δ₁ |" in text
-    assert "1 has the lowest validation Δ₁" in text
+    assert "of the candidates, 1 has the lowest validation Δ₁" in text
+    assert "; validation Δ₁ -0.2058 ± 0.0000 against the baseline; valid" in text
     rows = csv_rows(result)
     found = result.sweep.validation["skl.beta=1"].prediction_difference.mean
     assert float(rows[2]["validation_prediction_difference"]) == found
@@ -210,6 +211,15 @@ def test_a_sweep_shows_the_columns_of_its_study(folder):
     # Paired by seed, like churn: what is close is told.
     choice = result.sweep.choices["skl.beta"]
     assert choice.point == "skl.beta=1" and choice.within == ()
+
+
+def test_the_choice_stands_next_to_a_better_baseline(folder):
+    write_point(folder, "skl.beta=0", 0)
+    change_record(folder, sweep={"criterion": "accuracy"})
+    assert (
+        "of the candidates, 1 has the highest validation accuracy; validation accuracy "
+        "-2.50 ± 0.00 points against the baseline; validation churn +5.00 ± 0.00 points"
+    ) in markdown_table(reports.collect(folder))
 
 
 def test_members_on_the_validation_split_are_those_of_that_split(folder):
