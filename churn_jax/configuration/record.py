@@ -68,7 +68,7 @@ class RowRecord:
     # deploys, or `ema`, their moving average
     weights: str = "config"
     of: str = ""  # name of the row whose averaged weights these are; empty for others
-    # networks trained, relative to one of the baseline
+    # networks trained, whatever their size and length
     training_cost: float | None = None
     seconds: float | None = None  # training time
     # part of them until the first update was compiled; near zero where it was compiled
@@ -101,7 +101,7 @@ class RowRecord:
 
     @property
     def inference_cost(self) -> float | None:
-        """Of the deployed prediction, relative to one network; None for a plan."""
+        """Networks that one prediction passes, of any size; None for a plan."""
         cost = self.method.inference_cost
         return float(min(cost, self.passes or cost)) if self.trained else None
 

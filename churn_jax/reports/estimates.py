@@ -110,12 +110,10 @@ def of_set_sums(
 
 
 _OF_SETS = {
-    "prediction_difference": lambda logits, _: metrics.prediction_difference(logits),
-    "prediction_difference_2": lambda logits, _: metrics.prediction_difference(
-        logits, order=2
-    ),
-    "relative_prediction_difference": lambda logits, _: (
-        metrics.relative_prediction_difference(logits)
+    "prediction_difference": lambda z, _: metrics.prediction_difference(z),
+    "prediction_difference_2": lambda z, _: metrics.prediction_difference(z, order=2),
+    "relative_prediction_difference": lambda z, _: (
+        metrics.relative_prediction_difference(z)
     ),
     "label_prediction_difference": metrics.label_prediction_difference,
 }
@@ -190,13 +188,9 @@ class Change(NamedTuple):
     @property
     def fields(self) -> dict[str, float]:
         """The four columns that a CSV has of it."""
-        name, found = f"delta_{self.quantity}", self.difference
-        return {
-            name: found.difference,
-            f"{name}_stderr": found.stderr,
-            f"{name}_p": found.p,
-            f"{name}_p_holm": self.p,
-        }
+        found, ends = self.difference, ("", "_stderr", "_p", "_p_holm")
+        values = found.difference, found.stderr, found.p, self.p
+        return {f"delta_{self.quantity}{end}": v for end, v in zip(ends, values)}
 
     @property
     def cells(self) -> tuple[Cell | str, str]:

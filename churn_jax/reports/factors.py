@@ -38,9 +38,7 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
     draws = train.sample == "bootstrap" or info.method.member_sample != "shared"
     resampled = draws and train.seeds.sample == "varied"
     found = {
-        how: [
-            words for name, words in _SEEDS.items() if getattr(train.seeds, name) == how
-        ]
+        how: [what for k, what in _SEEDS.items() if getattr(train.seeds, k) == how]
         for how in ("fixed", "varied")
     }
     found["fixed"] += ["no augmentation"] * (train.seeds.augment == "off")
@@ -93,11 +91,8 @@ def kind_of_churn(study: Study, methods: Sequence[RowRecord]) -> tuple[str, ...]
     resampled = [label for label, of in found if _RESAMPLED in of.differing]
     drawn = [label for label, of in found if _ONE_BOOTSTRAP in of.shared]
     equal = [label for label, of in found if not of.differing]
-    fixed = [
-        label
-        for label, of in found
-        if of.differing and not {*_SEEDS.values()}.isdisjoint(of.shared)
-    ]
+    seeds = {*_SEEDS.values()}
+    fixed = [k for k, of in found if of.differing and not seeds.isdisjoint(of.shared)]
     several = [info for info in methods if info.method.members > 1]
     served = {
         what: [info.label for info in several if info.method.deploy == how]

@@ -23,7 +23,7 @@ from churn_jax.configuration.record import RowRecord
 from churn_jax.methods import Method, deploy
 from churn_jax.metrics.diversity import MemberDiversity
 from churn_jax.reports.artefacts import Study
-from churn_jax.reports.estimates import over_runs
+from churn_jax.reports.estimates import over_runs, untestable
 from churn_jax.reports.summary import MethodSummary
 
 MEMBERS = {"test": "members.npz", "validation": "members-validation.npz"}
@@ -188,10 +188,12 @@ def reference_curve(
     return ReferenceCurve(info.name, info.label, nll)
 
 
-def equivalents(curve: ReferenceCurve, summary: MethodSummary) -> MethodSummary:
-    """The summary, each run's calibrated NLL placed on the curve's mean over runs."""
-    nll = summary.run_values["calibrated_nll"]
-    if not np.isfinite(nll).all():
+def equivalents(
+    curve: ReferenceCurve, summary: MethodSummary, own: MethodSummary
+) -> MethodSummary:
+    """The summary, each run's calibrated NLL placed on the mean curve of row `own`."""
+    nll = summary.run_values.get("calibrated_nll", np.full(1, np.nan))
+    if untestable("calibrated_nll", summary, own) or not np.isfinite(nll).all():
         return summary
     numbers = (jnp.asarray(x, jnp.float32) for x in (nll, curve.mean))
     found = jax.device_get(metrics.deep_ensemble_equivalent(*numbers))

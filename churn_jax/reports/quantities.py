@@ -73,7 +73,7 @@ def millions(estimate: Estimate) -> str:
 
 
 def times(value: float | None) -> str:
-    """`2×`, relative to one network of the baseline."""
+    """`2×`, that of two networks, whatever their size."""
     return ABSENT if value is None else f"{value:.3g}×"
 
 
@@ -86,11 +86,8 @@ def p_value(p: float | None) -> str:
 
 def estimate_fields(name: str, estimate: Estimate) -> dict[str, float]:
     """The three columns that a CSV has of an estimate."""
-    return {
-        name: estimate.mean,
-        f"{name}_std": estimate.std,
-        f"{name}_stderr": estimate.stderr,
-    }
+    names = name, f"{name}_std", f"{name}_stderr"
+    return dict(zip(names, (estimate.mean, estimate.std, estimate.stderr)))
 
 
 @dataclasses.dataclass(frozen=True)

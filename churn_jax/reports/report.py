@@ -23,7 +23,6 @@ from churn_jax.reports.estimates import (
     Estimate,
     compare_with_baseline,
     over_runs,
-    untestable,
     with_changes,
 )
 from churn_jax.reports.factors import factors_of, kind_of_churn
@@ -39,6 +38,7 @@ from churn_jax.reports.members import (
 )
 from churn_jax.reports.published import published
 from churn_jax.reports.quantities import (
+    ABSENT,
     CALIBRATED,
     DEFAULT_COLUMNS,
     QUANTITIES,
@@ -49,9 +49,8 @@ from churn_jax.reports.quantities import (
     times,
 )
 from churn_jax.reports.summary import (
-    AllRunsStoppedError,
     MethodSummary,
-    NoTemperatureError,
+    NotMeasuredError,
     summarize,
     with_calibration,
     with_columns,
@@ -239,9 +238,7 @@ class Report:
         def value(row: Row) -> float:
             return getattr(row.summary, self.headline.name).mean
 
-        what = self.headline.what.replace("Churn", "churn")
-        tests = sum(bool(np.isfinite(row.change.p)) for row in self.rows)
-        holm = f" p is Holm-adjusted over {tests} methods." if tests > 1 else ""
+        what, holm = self.headline.what.replace("Churn", "churn"), self._holm
         better = [row for row in tested if row.gain == 1]
         many = [r for r in tested if r.change.difference.runs >= ENOUGH_RUNS]
         sure = [row for row in many if row.gain == 1]
@@ -270,10 +267,8 @@ class Report:
                 why = worse if any(row is one for one in sure) else apart
                 said += f" {row.label} has a lower {what}, but {why}."
         if sure and len(better) > 1:
-            said += (
-                f" {len(better)} rows reduce {what}: they are tested against "
-                f"{base.label}, not against each other."
-            )
+            how = f"tested against {base.label}, not against each other"
+            said += f" {len(better)} rows reduce {what}: they are {how}."
         return said
 
     def _exchangeable(self, row: Row, base: Row) -> bool:
@@ -284,6 +279,13 @@ class Report:
             getattr(a.spec, name) == getattr(b.spec, name)
             for name in ("train_size", "class_share", "classes")
         )
+
+    @property
+    def _holm(self) -> str:
+        """A sentence where several rows are tested."""
+        tests = sum(bool(np.isfinite(row.change.p)) for row in self.rows)
+        said = f" p and intervals are Holm-adjusted over {tests} methods."
+        return said if tests > 1 else ""
 
     @property
     def caption(self) -> str:
@@ -325,57 +327,45 @@ class Report:
             f"Mean ± standard deviation over {runs or 0} runs (accuracy, ECE, NLL) or "
             f"over all pairs of runs (churn). {notes}Δ {what}: {unit} against "
             f"{self.baseline_label}, with a 95 % interval by Student's t{jackknife} "
-            "over runs. p: two-sided, of the same test. Both are Holm-adjusted over "
-            "the methods."
+            f"over runs. p: two-sided, of the same test.{self._holm} "
+            "Costs: networks trained, and passes per prediction, of any size."
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about stopped runs, equal and missing rows, unusable files."""
-        out = [
-            f"{row.label}: {row.stopped}; its numbers are over the other "
-            f"{len(row.summary.runs)} of "
-            f"{len(row.summary.runs) + len(row.summary.stopped)} runs."
-            for row in self.rows
-            if row.stopped
-        ]
+        out = []
         for i, row in enumerate(self.rows):
-            knows, nll = row.summary.known[self.labels], row.summary.run_values["nll"]
+            found, runs = row.summary, len(row.summary.runs)
+            knows, nll = found.known[self.labels], found.run_values["nll"]
+            if row.stopped:
+                rest = f"the other {runs} of {runs + len(found.stopped)} runs"
+                out.append(f"{row.label}: {row.stopped}; its numbers are over {rest}.")
             if not knows.all():
                 of = f"{knows.sum()} of {knows.size} examples whose class it knows"
                 out.append(f"{row.label}: NLL, also calibrated, is of the {of}.")
             if np.isinf(nll).any():
-                why = f"a label has logit -inf in run {row.summary.runs[nll.argmax()]}"
+                why = f"a label has logit -inf in run {found.runs[nll.argmax()]}"
                 out.append(f"{row.label}: NLL is infinite, since {why}.")
-            same = (r for r in self.rows[:i] if _equal(r.summary, row.summary))
+            same = (r.label for r in self.rows[:i] if _equal(r.summary, found))
             if (twin := next(same, None)) is not None:
-                out.append(
-                    f"{row.label} has the same predictions as {twin.label}, bit for "
-                    "bit."
-                )
-        out += [
-            f"{m.info.label} is not in the table: {m.reason}." for m in self.missing
-        ]
-        out += [
-            f"{row.label} has results of earlier settings and is to be trained again."
-            for row in self.rows
-            if self.study.record.outdated(row.info)
-        ]
+                what = f"the same predictions as {twin}, bit for bit"
+                out.append(f"{row.label} has {what}.")
+            if self.study.record.outdated(row.info):
+                what = "results of earlier settings and is to be trained again"
+                out.append(f"{row.label} has {what}.")
+        for lost in self.missing:
+            out.append(f"{lost.info.label} is not in the table: {lost.reason}.")
         config = self.study.config
         others = any(row.info.name != config.baseline for row in self.rows)
         if others and not any(row.changes for row in self.rows):
-            out.append(
-                f"Without the baseline {self.baseline_label} there are no differences "
-                "to test."
-            )
+            none = "there are no differences to test"
+            out.append(f"Without the baseline {self.baseline_label} {none}.")
         place = config.published
         if place and not published(place):
             out.append(f"The published numbers {place!r} of this study were not found.")
-        out += [
-            f"The study names an unknown column {name!r}."
-            for name in config.columns
-            if name not in QUANTITIES
-        ]
+        unknown = (name for name in config.columns if name not in QUANTITIES)
+        out += [f"The study names an unknown column {name!r}." for name in unknown]
         return (*out, *self.unreadable)
 
     @property
@@ -385,10 +375,11 @@ class Report:
         if not 1 < most < ENOUGH_RUNS:
             return ""
         option = "--replicas" if self.sweep is None else "--seeds"
-        return (
-            f"{most} runs per row are few: intervals are wide, and a single unusual "
-            f"run may decide a test. Take {ENOUGH_RUNS} or more ({option})."
-        )
+        said = "intervals are wide, and a single unusual run may decide a test"
+        if most < FEWEST_RUNS:
+            said = "there are no intervals and no tests"
+        more = f"Take {ENOUGH_RUNS} or more ({option})."
+        return f"{most} runs per row are few: {said}. {more}"
 
     @property
     def context(self) -> tuple[str, ...]:
@@ -397,26 +388,22 @@ class Report:
 
 
 def _cost(row: Row, base: Row) -> str:
-    """The cost of a row relative to the baseline, as the end of a sentence."""
-    parts = [
-        f"{times(ours)} {what}"
-        for what in ("training", "inference")
-        for ours in [getattr(row.info, f"{what}_cost")]
-        if ours is not None and ours != getattr(base.info, f"{what}_cost")
-    ]
+    """The cost of a row next to the baseline's, as the end of a sentence."""
+    parts = []
+    for what in ("training", "inference"):
+        ours, theirs = (times(getattr(r.info, f"{what}_cost")) for r in (row, base))
+        if ours not in (ABSENT, theirs):
+            parts.append(f"{what} {ours} ({base.label} {theirs})")
     return f"; cost: {', '.join(parts)}" if parts else ""
 
 
 def _equal(a: MethodSummary, b: MethodSummary) -> bool:
     """True if the predictions of all runs are the same, by classes and scores."""
-    return (
-        a.runs == b.runs
-        and np.array_equal(a.classes, b.classes)
-        and all(
-            np.array_equal(a.run_values[name], b.run_values[name], equal_nan=True)
-            for name in ("nll", "brier", "entropy", "confidence")
-        )
-    )
+    if a.runs != b.runs or not np.array_equal(a.classes, b.classes):
+        return False
+    names = ("nll", "brier", "entropy", "confidence")
+    pairs = ((a.run_values[name], b.run_values[name]) for name in names)
+    return all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
 
 def collected(study: Study, split: str = "test") -> Report:
@@ -437,7 +424,7 @@ def collected(study: Study, split: str = "test") -> Report:
         try:
             yield
         except PredictionsError as error:
-            damaged = damaged and not isinstance(error, NoTemperatureError)
+            damaged = damaged and not isinstance(error, NotMeasuredError)
             said[f"{what}: {_sentence(error)}."] = damaged
 
     for info in sorted(study.methods, key=lambda info: info.name != baseline):
@@ -460,7 +447,7 @@ def collected(study: Study, split: str = "test") -> Report:
                     found = with_calibration(found, predictions, validation)
             found, wrong = with_columns(found, predictions, columns)
         except PredictionsError as error:
-            reason, dead = _sentence(error), isinstance(error, AllRunsStoppedError)
+            reason, dead = _sentence(error), isinstance(error, NotMeasuredError)
             named = dead or reason.startswith(str(path.parent))
             reason = reason if named else f"{path}: {reason}"
             missing[info.name] = Missing(info, reason, damaged=not dead)
@@ -474,11 +461,9 @@ def collected(study: Study, split: str = "test") -> Report:
             with noting(f"The members of {info.label} cannot be described", True):
                 members = _members(kept, examples)
                 agreement = agreement_of(members, info.method, found.runs)
-                agreements[info.name] = agreement
-                found = found.having(
-                    member_kl=over_runs(agreement.of_runs.mean_kl),
-                    member_disagreement=over_runs(agreement.of_runs.disagreement),
-                )
+                agreements[info.name], of = agreement, agreement.of_runs
+                kl, differ = over_runs(of.mean_kl), over_runs(of.disagreement)
+                found = found.having(member_kl=kl, member_disagreement=differ)
         summaries[info.name] = found
     curve = None
     if "dee" in columns and summaries:
@@ -489,12 +474,8 @@ def collected(study: Study, split: str = "test") -> Report:
                     "both splits, so there are no deep-ensemble equivalents."
                 ] = False
     if curve is not None:
-        ruler = summaries[curve.name]
-        summaries |= {
-            name: equivalents(curve, of)
-            for name, of in summaries.items()
-            if not untestable("calibrated_nll", of, ruler)
-        }
+        own = summaries[curve.name]
+        summaries = {k: equivalents(curve, of, own) for k, of in summaries.items()}
     summaries = with_changes(summaries, baseline, columns)
     compared = compare_with_baseline(summaries, baseline)
     reasons = {name: one.reason for name, one in missing.items()}

@@ -82,14 +82,10 @@ def most_ambiguous(report: Report, base: Row, best: Row | None) -> list[Ambiguou
     for n in order[summary.ambiguity[order] > 0]:
         classes, runs = np.unique(summary.classes[:, n], return_counts=True)
         votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
-        out.append(
-            AmbiguousInput(
-                identity=str(report.ids[n]),
-                label=str(report.labels[n]),
-                votes=", ".join(f"{c} ({r})" for c, r in votes),
-                change=" → ".join(f"{100 * one[n]:.0f} %" for one in shown),
-            )
-        )
+        said = ", ".join(f"{c} ({r})" for c, r in votes)
+        change = " → ".join(f"{100 * one[n]:.0f} %" for one in shown)
+        facts = str(report.ids[n]), str(report.labels[n]), said, change
+        out.append(AmbiguousInput(*facts))
     return out
 
 

@@ -136,10 +136,8 @@ def pairwise_churn(report: Report) -> Figure:
 def churn_by_correctness(report: Report) -> Figure:
     """Churn on the examples one of two runs gets right, and on those it gets wrong."""
     labels, kinds = [row.label for row in report.rows], {}
-    for name, label in (
-        ("churn_correct", "on right examples"),
-        ("churn_incorrect", "on wrong"),
-    ):
+    names = {"churn_correct": "on right examples", "churn_incorrect": "on wrong"}
+    for name, label in names.items():
         found = [getattr(row.summary, name) for row in report.rows]
         kinds[label] = [100 * e.mean for e in found], [100 * e.std for e in found]
     if not np.isfinite([numbers for numbers, _ in kinds.values()]).any():

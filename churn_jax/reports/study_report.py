@@ -96,10 +96,8 @@ def write(run_dir) -> Report:
     contents: dict[str, str | bytes] = {**doc.table_files(study_document(report))}
     if report.updates is not None:
         own = updates_document(report)
-        contents |= {
-            "updates.md": doc.markdown(own),
-            "updates.csv": doc.csv_text(own.data),
-        }
+        contents["updates.md"] = doc.markdown(own)
+        contents["updates.csv"] = doc.csv_text(own.data)
     if report.held_out is not None:
         contents["held_out.csv"] = doc.csv_text(_records(report.held_out))
     report.files.update(doc.write_files(report.study.folder, contents))
@@ -139,13 +137,11 @@ def study_document(report: Report) -> doc.Document:
     results += map(doc.Text, (report.few, *report.context))
     results += [_table(report)] if report.rows else []
     held_out = report.held_out
+    apart = [_table(held_out)] if held_out is not None and held_out.rows else []
     parts = [
         choice_section(report),
         doc.Section("Results", results),
-        doc.Section(
-            "Examples held out of the stream",
-            [_table(held_out)] if held_out is not None and held_out.rows else [],
-        ),
+        doc.Section("Examples held out of the stream", apart),
         training_section(report.study, [row.info for row in report.rows]),
         updates_section(report),
         paper_updates(report)[0],

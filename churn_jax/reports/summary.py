@@ -49,12 +49,8 @@ _SCORES: Mapping[str, Callable[[], Any]] = {
 }
 
 
-class AllRunsStoppedError(PredictionsError):
-    """A method without a single run that finished."""
-
-
-class NoTemperatureError(PredictionsError):
-    """A run that is right on all validation examples: the smaller T, the likelier."""
+class NotMeasuredError(PredictionsError):
+    """No run finished, or one is right on all validation examples; no file is bad."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +62,8 @@ class MethodSummary:
     without theirs, a user's column that the study does not name. NLL, calibrated NLL
     and temperature of runs that do not know all classes are on the examples whose class
     they know. Churn on right and on wrong examples, and NFR, are means over both
-    directions of a pair. Prediction differences are of the set of all runs; their
-    `stderr` is the jackknife's and `std = stderr * sqrt(R)`.
+    directions of a pair. Prediction differences, but Δᴴ, which is the churn, are of the
+    set of all runs; their `stderr` is the jackknife's and `std = stderr * sqrt(R)`.
     """
 
     runs: tuple[int, ...]  # indices of the runs counted
@@ -145,9 +141,7 @@ def summarize(
     left_out = sorted({int(r) for r in stopped} | set(predictions.stopped))
     runs = [r for r in range(total) if r not in left_out]
     if not runs:
-        raise AllRunsStoppedError(
-            f"all {total} runs were stopped; nothing to summarize"
-        )
+        raise NotMeasuredError(f"all {total} runs were stopped; nothing to summarize")
     if labels.max() >= classes:
         raise PredictionsError(
             f"labels go up to {labels.max()}, but the logits have only {classes} "
@@ -386,7 +380,7 @@ def with_calibration(
         )
     predicted = (validation.logits[run, kept].argmax(axis=-1) for run in runs)
     if right := [r for r, found in zip(runs, predicted) if (found == held_out).all()]:
-        raise NoTemperatureError(
+        raise NotMeasuredError(
             f"no temperature fits the validation logits of runs {some(right)}, which "
             f"are right on all {len(kept)} examples; hold out more (--validation)"
         )

@@ -248,9 +248,8 @@ def _compared(
         means, without = zip(*((x[0], x[1:]) for x in (flips[one], flips[start])))
         fewer.append(significance.paired_leave_one_out_test(*means, *without))
         places = (np.isin(models[r.new].runs, shared) for r in (one, start))
-        wrong = (r.flips.new_error[0] for r in (one, start))
-        pair = (of[place] for of, place in zip(wrong, places))
-        wronger.append(significance.paired_t_test(*pair))
+        wrong = (r.flips.new_error[0, i] for r, i in zip((one, start), places))
+        wronger.append(significance.paired_t_test(*wrong))
     tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
     found = {}
     for one, *changes in zip(others, *tested, strict=True):

@@ -243,6 +243,7 @@ def test_the_headline_and_the_tones_claim_what_was_shown(report, effects, tones,
     assert [r.tone for r in rows] == tones
     assert said in found.best
     assert ("Holm" in found.best) == (len(rows) > 1 and "Baseline." not in found.best)
+    assert ("Holm" in found.caption) == (len(rows) > 1)
     page = render(found)
     shown = re.search('<p class="best">(.*?)</p>', page, re.DOTALL)
     assert shown and re.sub("<[^>]*>", "", shown[1]).strip() == found.best
@@ -266,6 +267,32 @@ def test_a_row_that_shares_a_seed_is_no_candidate(tmp_path):
         assert expected in said and "Steady has a lower churn, but is not com" in said
 
 
+def with_runs(report, runs):
+    """The report with so many runs of each row, and no change that is tested."""
+    rows = [
+        dataclasses.replace(
+            row,
+            changes={},
+            summary=dataclasses.replace(row.summary, runs=tuple(range(runs))),
+        )
+        for row in report.rows
+    ]
+    return dataclasses.replace(report, rows=tuple(rows))
+
+
+def test_the_conclusion_has_the_costs_of_both_rows(report):
+    costs = {"training_cost": 4.0, "passes": 2, "trained": True}
+    base = report.rows[0]
+    base = dataclasses.replace(base, summary=with_churn(base.summary, 0.3))
+    found = row(report, "a", -0.1, 0.01)
+    found = dataclasses.replace(found, info=dataclasses.replace(found.info, **costs))
+    two = dataclasses.replace(base.info, training_cost=2.0)
+    base = dataclasses.replace(base, info=two)
+    said = dataclasses.replace(report, rows=(base, found)).best
+    assert said.endswith("; cost: training 4× (Baseline 2×).")
+    assert "Costs: networks trained, and passes per prediction" in report.caption
+
+
 def test_few_runs_are_called_few(report):
     said = "3 runs per row are few"
     assert report.few.startswith(said) and "5 or more (--replicas)" in report.few
@@ -275,6 +302,8 @@ def test_few_runs_are_called_few(report):
     summary = dataclasses.replace(report.rows[0].summary, runs=tuple(range(5)))
     row = dataclasses.replace(report.rows[0], summary=summary)
     assert not dataclasses.replace(report, rows=(row, *report.rows[1:])).few
+    two = with_runs(report, 2).few
+    assert two.startswith("2 runs per row are few: there are no intervals and no te")
 
 
 def with_columns(report, *columns):

@@ -55,7 +55,7 @@ def mapped(predictions, meta=None):
 
 def test_every_number_is_that_of_predictions_in_memory(monkeypatch):
     """Also where run 1 of those on the disk stopped, and a class is unknown."""
-    test, held_out = drawn(unknown=2), drawn(1, examples=HELD_OUT, unknown=2)
+    test, held_out = drawn(unknown=2), drawn(4, examples=HELD_OUT, unknown=2)
     expected = summarize(test, validation=held_out)
     monkeypatch.setattr(summary, "BLOCK_NUMBERS", R * C * BLOCK)
     gone = {"stopped": [1]}
