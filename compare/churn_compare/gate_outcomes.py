@@ -18,13 +18,13 @@ from churn_compare.labelling import more_labels
 from churn_compare.number_text import count_text, listed, with_range
 from churn_compare.result import (
     NONE,
-    ROUNDING,
     GateOutcome,
     Group,
     Interval,
     Measured,
     MeasureFindings,
     State,
+    rounding,
     state_of,
 )
 
@@ -217,11 +217,12 @@ def _margin(gate: Gate, interval: Interval) -> float:
 
 def _state(gate: Gate, interval: Interval) -> State:
     """State of the gate; an undefined number fails."""
-    if _margin(gate, interval) >= -ROUNDING:
+    slack = rounding(gate.quantity, interval, gate.limit)
+    if _margin(gate, interval) >= -slack:
         return "pass"
     best = _best(gate, interval)
     open_ = gate.on == "interval" and math.isfinite(interval.value)
-    beyond = _left(gate, best) < -ROUNDING  # False without an interval
+    beyond = _left(gate, best) < -slack  # False without an interval
     return "inconclusive" if open_ and not beyond else "fail"
 
 

@@ -106,9 +106,12 @@ class Measure:
 
     def beyond(self, size: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """True if sizes `[N]` of differences exceed the tolerance."""
-        if not self.relative or self.things is not None:
+        if self.things is not None:
             return size > self.tolerance + 1e-12
-        return size > self.tolerance * np.maximum(np.abs(a), np.abs(b)) + 1e-12
+        scale = np.maximum(np.abs(a), np.abs(b))
+        if self.relative:
+            return size > (self.tolerance + 1e-12) * scale
+        return size > self.tolerance + 1e-12 * scale
 
     def text(
         self, side: Literal["old", "new", "target"], example: int, run: int = 0

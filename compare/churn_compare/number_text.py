@@ -144,4 +144,6 @@ def _number(value: float, unit: Unit, decimals: int) -> str:
     sign = "+" if unit in ("points", "change") else ""
     text = f"{_SCALE[unit] * value:{sign}.{decimals}f}"
     zero = not text.strip("+-0.")  # -0.00 and +0.00 are 0.00
+    if zero and value and decimals == 6:
+        return f"{value:{sign}.3g}"
     return text.lstrip("+-") if zero else text

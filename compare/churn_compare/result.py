@@ -29,6 +29,14 @@ NONE = Interval(float("nan"), float("nan"), float("nan"))
 ROUNDING = 1e-9  # errors of sums and differences of shares, which fail no condition
 
 
+def rounding(quantity: str, interval: Interval, limit: float) -> float:
+    """The same of any quantity: scores and values may be of any size."""
+    if not quantity.startswith(("score", "error", "mean_distance")):
+        return ROUNDING
+    sizes = np.abs([limit, *dataclasses.astuple(interval)])
+    return ROUNDING * float(np.max(sizes[np.isfinite(sizes)]))
+
+
 @dataclasses.dataclass(frozen=True)
 class Version:
     """One side of the comparison."""
@@ -401,7 +409,8 @@ class Measured:
         if self.within is None or self.equivalent is None:
             return False
         end = max(-self.within.low, self.within.high)
-        return end <= self.equivalent + ROUNDING
+        slack = rounding(self.change, self.within, self.equivalent)
+        return end <= self.equivalent + slack
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import bisect
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -401,7 +402,7 @@ def size(
         if numbers.decided:  # a change of so many right answers has this variance
             lacks = abs(expected) * (1 - abs(expected)) - spread
             parts = dataclasses.replace(parts, examples=parts.examples + max(lacks, 0))
-    if abs(expected - limit) < 1e-12:
+    if math.isclose(expected, limit, rel_tol=1e-12):
         raise GateError(
             f"{name.replace('_', ' ')} is {limit_text(limit, QUANTITIES[name].unit)}, "
             "the limit itself: no number of examples decides on it"

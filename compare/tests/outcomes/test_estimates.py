@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from churn_compare import compare
+from churn_compare import compare, size
 from churn_compare.measures import Measure
 from churn_compare.outcomes import compare_outcomes
 from tests.cases import class_scan, estimate, intervals, p_of
@@ -133,6 +133,20 @@ def test_scores_detect_no_more_than_there_is_and_equal_ones_do_not_show_it():
     few = compare_outcomes({"score": np.zeros(4)}, {"score": np.arange(4)})["score"]
     errors = few.detectable / np.sqrt(5 / 12)
     assert stats.nct.sf(stats.t.ppf(0.975, 3), 3, errors) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1.0, 1e6])
+def test_limits_and_changes_of_scores_do_not_depend_on_their_unit(unit):
+    rng = np.random.default_rng(0)
+    old = {"id": np.arange(200), "score": unit * rng.normal(size=200)}
+    new = old | {"score": old["score"] - unit * rng.uniform(0.5, 1.5, 200)}
+    options = {"equivalent": 0.5 * unit, "gates": {"min_score_change": -0.5 * unit}}
+    found = compare_outcomes(old, new, **options)
+    score = found["score"]
+    assert not found.passed and not score.is_equivalent
+    assert score["share_worse"].value == 1
+    assert "0.000000" not in found.gates[0].line
+    assert size(old, new).options[0].power > 0.99
 
 
 def test_changes_that_are_all_alike_are_tested_by_their_signs():
