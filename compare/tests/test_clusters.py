@@ -184,9 +184,7 @@ def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
     docs = {f"x{i}": f"d{i % 7}" for i in range(60)}
     paths = tmp_path / "old.csv", tmp_path / "new.csv"
     for path in paths:
-        rows = [
-            f"{i},{run},{rng.integers(2)},{docs[i]}" for run in (0, 1) for i in docs
-        ]
+        rows = [f"{i},{r},{rng.integers(2)},{docs[i]}" for r in (0, 1) for i in docs]
         rows = [rows[k] for k in rng.permutation(len(rows))]
         path.write_text("\n".join(["id,run,prediction,doc", *rows, ""]))
     pair = join(*map(read_side, paths), clusters="doc", by=["doc"])

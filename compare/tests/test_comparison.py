@@ -1,5 +1,7 @@
 """What `compare` hands on to the parts that do the work."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -227,6 +229,11 @@ def _scored(more, labels, *sides):
         yield columns | {f"logit_{more}": top, "label": truth}
 
 
+def _lacking(text, labels, *sides):
+    label = np.where(labels == "eel", text, labels)
+    return [{"pred": of, "label": label} for of in sides]
+
+
 def _with_labels_of_changed(labels, *sides):
     given = np.where(sides[0] != sides[1], np.array(labels, str), "")
     return [{"pred": np.array(side, str), "label": given} for side in sides]
@@ -265,22 +272,6 @@ DOUBTFUL = {
         "old: logits are at least 0 and sum to one; are they probabilities",
         lambda *of: [{"logits": np.full((9, 2), 0.5)}] * 2,
     ),
-    "missing labels of R": (
-        "missing-labels",
-        "'NA' is a label and never a prediction, .* there is none: leave it empty",
-        lambda labels, old, new: tuple(
-            {"pred": of, "label": np.where(labels == "eel", "NA", labels)}
-            for of in (old, new)
-        ),
-    ),
-    "missing labels of MySQL": (
-        "missing-labels",
-        r"'\\\\N' is a label and never a prediction, so it may",
-        lambda labels, old, new: (
-            {"pred": old, "label": np.where(labels == "eel", r"\N", labels)},
-            {"pred": new},
-        ),
-    ),
     "texts": (
         "many-classes",
         "there are 6. different classes in 60 examples, so they may be texts",
@@ -294,6 +285,9 @@ OF_SCORES = {
 }
 for more, said in OF_SCORES.items():
     DOUBTFUL[more] = "score-columns", said, lambda *of, more=more: _scored(more, *of)
+for text in ("NA", r"\N"):  # of R and of MySQL
+    said = f"{re.escape(repr(text))} is a label and never a .* is none: leave it empty"
+    DOUBTFUL[text] = "missing-labels", said, lambda *of, text=text: _lacking(text, *of)
 
 
 @pytest.mark.parametrize("case", DOUBTFUL)

@@ -67,13 +67,9 @@ def test_detection_and_equivalence_have_the_power_they_say(rng, flips):
 @pytest.mark.parametrize(("lost", "gained"), [(4, 9), (135, 2)])
 def test_ends_of_a_gain_are_those_of_the_score_test(lost, gained):
     examples = 150
-    low, high = difference_ends(
-        gained / examples,
-        lost / examples,
-        ((gained + lost) - (gained - lost) ** 2 / examples) / examples**2,
-        Z,
-        examples,
-    )
+    shares = gained / examples, lost / examples
+    variance = (sum(shares) - (shares[0] - shares[1]) ** 2) / examples
+    low, high = difference_ends(*shares, variance, Z, examples)
 
     def most_likely(difference):
         """The variance at the largest likelihood, found by brute force."""

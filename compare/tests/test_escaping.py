@@ -48,12 +48,10 @@ def test_every_output_of_compare_is_clean(tmp_path, capsys):
     classes = ("::notice::c", "\x1b[2Jd", "[red]e<script>alert(2)</script>")
     ids = [f"{name}{i}" for i, name in enumerate(NAMES * 3)]
     label, moved = ([classes[(i + s * (i % 2)) % 3] for i in range(30)] for s in (0, 1))
+    sides = {"old<img src=x onerror=alert(3)>": label, "::add-mask::new": moved}
     sides = [
-        csv_file(tmp_path / f"{side}.csv", id=ids, label=label, prediction=predicted)
-        for side, predicted in (
-            ("old<img src=x onerror=alert(3)>", label),
-            ("::add-mask::new", moved),
-        )
+        csv_file(tmp_path / f"{side}.csv", id=ids, label=label, prediction=of)
+        for side, of in sides.items()
     ]
     slices = {"id": ids, "::stop-commands::x\x1b[1m<img src=x>": NAMES * 3}
     page, comment = tmp_path / "page.html", tmp_path / "comment.md"

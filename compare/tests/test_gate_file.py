@@ -120,6 +120,7 @@ def test_gates_are_given_as_they_come(tmp_path):
 
 LABELS = np.zeros(100, int)
 OLD = np.zeros(100, int)
+HALF = {"half": ["first"] * 50 + ["second"] * 50}
 NEW = (np.arange(100) < 10).astype(int)  # 10 negative flips
 LATER = (datetime.date.today() + datetime.timedelta(days=1)).isoformat()
 BEFORE = (datetime.date.today() - datetime.timedelta(days=1)).isoformat()
@@ -133,8 +134,7 @@ def compared(*waivers, **options):
         Gate("negative_flip_rate", 0.08, grouping="half"),
         Gate("churn", 0.09),
     ]
-    half = {"half": ["first"] * 50 + ["second"] * 50}
-    given = {"labels": LABELS, "gates": gates, "slices": half} | options
+    given = {"labels": LABELS, "gates": gates, "slices": HALF} | options
     return compare(OLD, NEW, waivers=waivers, **given)
 
 
@@ -178,11 +178,7 @@ def test_outcomes_that_get_worse_can_be_waived(kind, tmp_path):
     name = {"correct": "nfr", "score": "share-worse"}[kind]
     text = f'max-{name} = "8%"\n[slices.half]\nmax-{name} = "17%"\n'
     path = written(tmp_path, text + "".join(map(WAIVE.format, (3, 5, 70))))
-    half = ["first"] * 50 + ["second"] * 50
-    old, new = (
-        {"id": np.arange(100), kind: worth, "half": half}
-        for worth in (1 - OLD, 1 - NEW)
-    )
+    old, new = ({"id": np.arange(100), kind: 1 - of} | HALF for of in (OLD, NEW))
     found = compare_outcomes(old, new, by=["half"], gates=path)
     measure = found[kind]
     assert measure.waived.rate.value == 0.08 and measure.waived.flips == 2
@@ -238,8 +234,6 @@ def test_a_wrong_waiver_is_named(tmp_path, text, message):
 def test_waivers_need_labels_and_are_there_once(tmp_path):
     waivers = [Waiver("3", "r", LATER)]
     fails("no labels", compare, OLD, NEW, waivers=waivers, of=GateError)
-    path = written(tmp_path, "max-churn = 1\n" + 2 * WAIVE.format(3))
-    fails("'3' is waived twice", read_waivers, path, of=GateError)
-    path.write_text(WAIVE.format(3) + WAIVE.format('"3 "'))
+    path = written(tmp_path, WAIVE.format(3) + WAIVE.format('"3 "'))
     fails("'3' is waived twice", read_waivers, path, of=GateError)
     fails("until must be a date", Waiver, "3", "r", "31.12.1999", of=ValueError)

@@ -261,6 +261,8 @@ def test_settings_of_a_noise_floor_that_make_no_sense_are_refused():
     runs = {"score": [1.0, 2.0]}, {"score": [1.0, 3.0]}
     for name, value in (("level", 2), ("tolerance", -1), ("regressions", -1)):
         fails(f"^{name} must ", noise_floor, *runs, **{name: value}, of=ValueError)
+    for name, value in (("tolerance", 1), ("normalize", "squad"), ("grades", {"A": 1})):
+        fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: value})
 
 
 def test_runs_that_differ_by_noise_alone_lower_a_variance_by_half_of_it():

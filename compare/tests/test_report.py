@@ -140,18 +140,16 @@ def test_the_groups_that_changed_most_surely_come_first(monkeypatch):
     assert "\n10 more of" in plain_text(Document("", blocks=[Text("."), many]))
 
 
-def test_figures_are_small_take_the_colour_of_the_page_and_say_what_they_are(whole):
+def test_figures_are_small_and_in_the_colour_of_the_page_or_tables(whole, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setattr(report, "has_matplotlib", lambda: False)
+        page = html_page(whole.document())
+    assert "<svg" not in page
+    assert "Reliability" in page and "Where changed predictions go" in page
     pytest.importorskip("matplotlib")
     drawn = reliability(**whole.curves)
     assert ElementTree.fromstring(drawn).get("aria-label")
     assert "currentColor" in drawn and len(drawn) < 600_000
-
-
-def test_a_page_without_matplotlib_has_tables_for_figures(whole, monkeypatch):
-    monkeypatch.setattr(report, "has_matplotlib", lambda: False)
-    page = html_page(whole.document())
-    assert "<svg" not in page
-    assert "Reliability" in page and "Where changed predictions go" in page
 
 
 def test_changes_between_classes_are_a_heat_map():

@@ -19,22 +19,17 @@ from tests.cases import class_scan, csv_file, fails
 def test_parts_of_a_variance_are_found(rng):
     spread = {"e": 0.7, "r": 0.3, "s": 0.2, "er": 0.9, "es": 0.6, "ers": 0.8}
     N, A, B, found = 4000, 4, 3, []
+    shapes = {"r": (A, 1), "s": (B, 1), "er": (A, N), "es": (B, N)}
     for _ in range(60):
         e = spread["e"] * rng.normal(size=N)
-        r, s = (spread[k] * rng.normal(size=(n, 1)) for k, n in (("r", A), ("s", B)))
-        er, es = (
-            spread[k] * rng.normal(size=(n, N)) for k, n in (("er", A), ("es", B))
-        )
+        r, s, er, es = (spread[k] * rng.normal(size=of) for k, of in shapes.items())
         x = (
             e + r[a] + s[b] + er[a] + es[b] + spread["ers"] * rng.normal(size=N)
             for a, b in itertools.product(range(A), range(B))
         )
         found.append(components(x, A, B, all_examples(N, None, 0.95), True)[0])
-    for name, of in zip(
-        ("examples", "old", "new", "both", "old_run", "new_run"),
-        ("e", "er", "es", "ers", "r", "s"),
-        strict=True,
-    ):
+    names = {"examples": "e", "old": "er", "new": "es", "both": "ers"}
+    for name, of in (names | {"old_run": "r", "new_run": "s"}).items():
         mean = np.mean([getattr(parts, name) for parts in found])
         assert mean == pytest.approx(spread[of] ** 2, rel=0.25), name
 
@@ -67,25 +62,19 @@ def test_few_scores_have_the_quantile_and_power_of_a_t_test(mean, sd):
     change = np.repeat([-1.0, 1.0], 200) * np.sqrt(399 / 400) * sd + mean
     sides = [{"id": range(400), "score": of} for of in (0 * change, change)]
     N = size(*sides).options[1].examples
-    powers = [
-        stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, mean / sd * np.sqrt(n))
-        for n in (N, N - 1)
-    ]
-    assert powers[0] > 0.798 and (N == 10 or powers[1] < 0.802)
+    n = np.array([N, N - 1])
+    enough, less = stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, mean / sd * n**0.5)
+    assert enough > 0.798 and (N == 10 or less < 0.802)
 
 
 def test_names_of_clusters_are_those_of_compare_and_few_widen_the_interval():
     codes = np.repeat(np.arange(6), 50)
     change = 1.5 + 0.7 * np.cos(codes) + 0.3 * np.cos(np.arange(300) ** 2)
-    sides = [
-        {"id": range(300), "score": of, "user": [f"user {1000 * c}" for c in codes]}
-        for of in (0 * change, change)
-    ]
+    same = {"id": range(300), "user": [f"user {1000 * c}" for c in codes]}
+    sides = [same | {"score": of} for of in (0 * change, change)]
     score = compare_outcomes(*sides, clusters="user")["score"]["score_change"]
-    found = [
-        size(*sides, clusters=clusters).options[0].half_width
-        for clusters in ("user", codes, 1000 * codes + 7)
-    ]
+    forms = "user", codes, 1000 * codes + 7
+    found = [size(*sides, clusters=of).options[0].half_width for of in forms]
     assert found == [found[0]] * 3
     median = np.sqrt(stats.chi2.median(5) / 5)  # of a standard deviation of 6
     assert found[0] == pytest.approx(median * (score.high - score.low) / 2, rel=0.01)
@@ -94,25 +83,19 @@ def test_names_of_clusters_are_those_of_compare_and_few_widen_the_interval():
 
 @pytest.mark.parametrize("change", ["-5%", "-20%", "-60%"])
 def test_a_change_larger_than_the_flips_of_the_pilot_has_flips_of_its_own(change):
-    old, flips = np.ones(2000, int), np.arange(2000) < 10
-    new = np.where(flips, 0, old)
-    fewer = size(old, new, labels=old, change=change).options[1]
-    lost = stats.binom(fewer.examples, -float(change[:-1]) / 100)
-    flips = np.arange(fewer.examples + 1)
-    share = flips / fewer.examples
-    high = difference_ends(
-        0, share, share * (1 - share) / fewer.examples, 1.96, fewer.examples
-    )[1]
-    assert lost.pmf(flips) @ (high < 0) > 0.8
+    old, new = np.ones(2000, int), 1 * (np.arange(2000) >= 10)
+    N = size(old, new, labels=old, change=change).options[1].examples
+    chance = stats.binom(N, -float(change[:-1]) / 100).pmf(np.arange(N + 1))
+    lost = np.arange(N + 1) / N
+    high = difference_ends(0, lost, lost * (1 - lost) / N, 1.96, N)[1]
+    assert chance @ (high < 0) > 0.8
 
 
 def drawn(rng, examples, runs):
     """Right and wrong of runs that share how hard an example is."""
     hard = rng.normal(size=examples) * 2.0
-    return [
-        (hard + gain + rng.normal(size=(runs, examples)) < 0).astype(int)
-        for gain in (1.8, 2.0)
-    ]
+    noise = rng.normal(size=(2, runs, examples))
+    return [1 * (hard + gain + of < 0) for gain, of in zip((1.8, 2.0), noise)]
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -132,14 +115,9 @@ def test_the_promised_power_is_reached(runs):
 
 
 def test_samples_of_each_example_count_as_runs(rng):
-    p = rng.beta(2, 1, size=400)
-    sides = [
-        {
-            "id": np.tile(np.arange(400), 4),
-            "correct": (rng.random((4, 400)) < p).astype(int).ravel(),
-        }
-        for _ in range(2)
-    ]
+    p, ids = rng.beta(2, 1, size=400), np.tile(np.arange(400), 4)
+    right = 1 * (rng.random((2, 4, 400)) < p)
+    sides = [{"id": ids, "correct": of.ravel()} for of in right]
     found = size(*sides, change=0.03)
     assert not found.components.shared and found.components.old > 0.05
     assert found.quantity == "accuracy_gain"
@@ -185,8 +163,7 @@ def test_what_is_refused(rng, tmp_path):
     for name, side in zip(("old", "new"), sides, strict=True):
         path = tmp_path / f"{name}.csv"
         words.append(csv_file(path, id=range(500), prediction=side, label=labels))
-    page = tmp_path / "size.html"
-    record = tmp_path / "size.json"
+    page, record = tmp_path / "size.html", tmp_path / "size.json"
     written = ["--html", str(page), "--json", str(record)]
     assert main([*words, "--max-nfr", "8%", *written]) == 0
     assert "Where the variance comes from" in page.read_text()

@@ -164,10 +164,8 @@ def _drawn(rng, runs=R):
 def _write(folder, ids, labels, logits, parts, dtype="float32", meta=None, order=False):
     """A shard per array of rows in `parts`, as many processes would write them."""
     for shard, rows in enumerate(parts):
-        runs, _, classes = logits.shape
-        with ShardWriter(
-            folder, shard, len(parts), ids[rows], labels[rows], runs, classes, dtype
-        ) as writer:
+        facts = ids[rows], labels[rows], len(logits), logits.shape[-1], dtype
+        with ShardWriter(folder, shard, len(parts), *facts) as writer:
             for start in range(0, len(rows), 4):
                 writer.write(logits[:, rows[start : start + 4]])
     if order:
@@ -261,11 +259,7 @@ def _twice(folder):
 
 def _flip(part):
     """Flips the sign of the last number's upper byte."""
-
-    def change(content):
-        return content[:-1] + bytes([content[-1] ^ 0x80])
-
-    return _bytes(_name(part, 1), change)
+    return _bytes(_name(part, 1), lambda c: c[:-1] + bytes([c[-1] ^ 0x80]))
 
 
 def _logits(shape, dtype=np.float32):
@@ -360,16 +354,12 @@ def _of_ids(folder, *parts):
     return read_shards(write_index(folder, len(parts)).parent).ids
 
 
-def test_ids_of_signed_and_unsigned_integers_are_joined_without_rounding(tmp_path):
-    """As floating point, 2^53 + 1 is 2^53, which is another example."""
-    near = np.array([2**53 + 1], np.uint64)
+def test_ids_of_shards_are_joined_without_rounding_whatever_their_types(tmp_path):
+    near = np.array([2**53 + 1], np.uint64)  # as floating point 2^53, another example
     assert _of_ids(tmp_path, near, np.array([2**53])).tolist() == [2**53 + 1, 2**53]
     large = np.array([2**63 + 1, 2**63 + 3], np.uint64)
     texts = [*map(str, large), "-5"]  # no integer of 64 bits holds them
     assert _of_ids(tmp_path, large, np.array([-5])).tolist() == texts
-
-
-def test_a_shard_without_examples_has_ids_of_any_type(tmp_path):
     names = np.array(["a", "bb"])
     for empty in (np.empty(0, int), np.empty(0, "U1")):
         assert _of_ids(tmp_path, names, empty).tolist() == ["a", "bb"]

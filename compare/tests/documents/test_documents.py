@@ -191,7 +191,4 @@ def test_a_picture_is_svg_and_png_whatever_the_users_matplotlibrc():
         found = picture(figure, done, name="n", title="a < b", caption="c")
     assert found.svg.startswith("<svg") and 'aria-label="a &lt; b"' in found.svg
     assert found.png.startswith(b"\x89PNG") and found.name == "n"
-
-
-def test_many_methods_are_told_apart():
     assert len({(colour(i), marker(i)) for i in range(30)}) == 30

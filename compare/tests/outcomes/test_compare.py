@@ -198,12 +198,6 @@ def test_options_that_have_no_use_are_refused(old, options, says):
     fails(says, compare_outcomes, old, old, **options, of=ValueError)
 
 
-def test_options_of_outcomes_are_not_for_runs_of_classes():
-    options = {"tolerance": 0.1, "normalize": "squad", "grades": {"A": 1}}
-    for name, given in options.items():
-        fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: given})
-
-
 @pytest.mark.parametrize("kind", ["set", "ranking"])
 def test_a_list_of_one_item_is_not_read_as_a_text(kind):
     old = [{kind: of, "target": of} for of in (["Smith, John"], [], ["[1, 2]"])]
@@ -345,11 +339,7 @@ ROWS = {"task": [*"abcdefghijk"] * 3, "correct": [1, 0, 1] * 11}
         ({"id": [1], "score": [1]}, {"score": [1]}, "new has none; give the ids"),
         ({"score": [1, 2]}, {"score": [1]}, "cannot be matched"),
         (ROWS, {name: of[::-1] for name, of in ROWS.items()}, "add --id-column task"),
-        (
-            {"id": [1, 1, 2], "score": [1, 2, 3]},
-            {"score": [1]},
-            "runs; 2 has 1, .*fini",
-        ),
+        ({"id": [1, 1, 2], "score": [1, 2, 3]}, {}, "runs; 2 has 1, .*fini"),
         ({"score": [1, 2], "seed": [[1], [2]]}, {}, "column seed needs ids"),
         ({"score": [1], "input": [b"\xff"]}, {}, "column input cannot be made text"),
         ({"Score": [1], "score ": [2]}, {}, "Score and score  could .*be the score c"),

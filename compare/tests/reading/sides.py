@@ -36,10 +36,8 @@ def scores_of(name, C=3, N=N, **more) -> Table:
 def old_and_new(pair: Pair):
     """Names of the predicted classes of each example, the way a reader sees them."""
     scanned = scan(pair)
-    return [
-        [pair.class_name(c) for c in side.predicted[0]]
-        for side in (scanned.old, scanned.new)
-    ]
+    predicted = scanned.old.predicted[0], scanned.new.predicted[0]
+    return [[*map(pair.class_name, side)] for side in predicted]
 
 
 def refused(message, *sides, **given):
