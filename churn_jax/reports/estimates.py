@@ -43,15 +43,15 @@ class Estimate:
     mean: float
     # standard deviation over those runs (dividing by `R - 1`) or those pairs (dividing
     # by their number, as `summarize_pairs` does)
-    std: float
+    std: float = np.nan
     # standard error of `mean`: `std / sqrt(R)` over runs, the leave-one-run-out
     # jackknife over pairs and of sets
-    stderr: float
+    stderr: float = np.nan
     # whether `mean` is only a lower bound
     at_least: bool = dataclasses.field(default=False, repr=False)
 
 
-UNKNOWN = Estimate(np.nan, np.nan, np.nan)
+UNKNOWN = Estimate(np.nan)
 
 
 def over_runs(values: Any) -> Estimate:
@@ -235,10 +235,9 @@ def compare_with_baseline(
     summaries: Mapping[str, MethodSummary], baseline: str
 ) -> dict[str, dict[str, Change]]:
     """Every method against the baseline, in each quantity of `COMPARED`."""
-    base = summaries.get(baseline)
-    found: dict[str, dict[str, Change]] = {
-        name: {} for name in summaries if base is not None and name != baseline
-    }
+    if (base := summaries.get(baseline)) is None:
+        return {}
+    found: dict = {name: {} for name in summaries if name != baseline}
     for quantity in COMPARED:
         differences = [paired(quantity, summaries[name], base) for name in found]
         for name, one in zip(found, adjusted(quantity, differences)):
@@ -259,7 +258,7 @@ def paired(
     """`a` minus `b` over the seeds that finished in both, paired by seed."""
     if a is None or b is None or untestable(quantity, a, b):
         return _UNTESTED
-    ours, theirs = _shared(a, b)
+    ours, theirs = shared_runs(a, b)
     if not ours:
         return _UNTESTED
     if quantity in a.set_values:
@@ -307,8 +306,8 @@ def with_changes(
 def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estimate:
     """A number as a share of the baseline's, minus one; paired by run."""
     if summary is base:
-        return Estimate(0.0, np.nan, np.nan)
-    ours, theirs = _shared(summary, base)
+        return Estimate(0.0)
+    ours, theirs = shared_runs(summary, base)
     if not ours or untestable(name, summary, base):
         return UNKNOWN  # a column that failed is named in the report
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -321,8 +320,7 @@ def _change_of(summary: MethodSummary, base: MethodSummary, name: str) -> Estima
         return over_runs(ratios - 1.0) if np.isfinite(ratios).all() else UNKNOWN
 
 
-def _shared(a: MethodSummary, b: MethodSummary) -> tuple[list[int], list[int]]:
+def shared_runs(a: MethodSummary, b: MethodSummary) -> tuple[list[int], list[int]]:
     """The places, on both sides, of the runs that finished on both."""
     shared = [run for run in a.runs if run in b.runs]
-    ours, theirs = ([of.runs.index(run) for run in shared] for of in (a, b))
-    return ours, theirs
+    return [a.runs.index(run) for run in shared], [b.runs.index(run) for run in shared]

@@ -37,14 +37,14 @@ def factors_of(study: Study, info: RowRecord) -> Factors:
     train = info.spec.config(study.config.train)
     draws = train.sample == "bootstrap" or info.method.member_sample != "shared"
     resampled = draws and train.seeds.sample == "varied"
-    found = {
-        how: [what for k, what in _SEEDS.items() if getattr(train.seeds, k) == how]
+    fixed, varied = (
+        [words for name, words in _SEEDS.items() if getattr(train.seeds, name) == how]
         for how in ("fixed", "varied")
-    }
-    found["fixed"] += ["no augmentation"] * (train.seeds.augment == "off")
-    found["fixed"] += [_ONE_BOOTSTRAP] * (draws and not resampled)
-    found["varied"] += [_RESAMPLED] * resampled
-    return Factors(tuple(found["fixed"]), tuple(found["varied"]))
+    )
+    fixed += ["no augmentation"] * (train.seeds.augment == "off")
+    fixed += [_ONE_BOOTSTRAP] * (draws and not resampled)
+    varied += [_RESAMPLED] * resampled
+    return Factors(tuple(fixed), tuple(varied))
 
 
 def training_section(study: Study, methods: Sequence[RowRecord]) -> Section:

@@ -21,6 +21,7 @@ else:
     metrics = Lazy("churn_jax.metrics")  # imported when a column is measured
 
 ABSENT = "–"
+WIDE = 150  # columns of a terminal that shows whole tables
 
 
 def plus_minus(mean: float, spread: float, digits: int, sign: str = "") -> str:
@@ -110,7 +111,7 @@ class Quantity:
         """The function that a `column` was made of, by which it can be imported."""
         return self.measure
 
-    def column(self, width: int) -> Column:
+    def column(self, width: int = WIDE) -> Column:
         """Its column, which a terminal that is not so wide shows only if narrow."""
         return Column(self.heading, from_width=0 if self.narrow else width)
 
@@ -273,24 +274,6 @@ def column_name(given: str | Quantity | Callable[..., Any]) -> str:
     if not isinstance(given, Quantity):
         given = column("", runs=True)(given)
     return given.name
-
-
-def headline(columns: tuple[str, ...]) -> Quantity:
-    """The headline of a study: the number that its rows are compared in."""
-    # Delta_1 if it is among the columns, or else the calibrated NLL; churn otherwise.
-    known = ("prediction_difference", "calibrated_nll")
-    return QUANTITIES[next((name for name in known if name in columns), "churn")]
-
-
-def measured_columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns, and the quantities that some of them are changes of."""
-    bases = (QUANTITIES[name].of for name in names)
-    return tuple(dict.fromkeys((*names, *filter(None, bases))))
-
-
-def shown_columns(names: tuple[str, ...]) -> tuple[Quantity, ...]:
-    """The columns that a study names, those that are known here."""
-    return tuple(QUANTITIES[name] for name in names if name in QUANTITIES)
 
 
 def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -43,9 +43,6 @@ from churn_jax.reports.quantities import (
     DEFAULT_COLUMNS,
     QUANTITIES,
     Quantity,
-    headline,
-    measured_columns,
-    shown_columns,
     times,
 )
 from churn_jax.reports.summary import (
@@ -180,8 +177,8 @@ class Report:
     @property
     def columns(self) -> tuple[Quantity, ...]:
         """Columns of the tables, without names that are unknown here."""
-        named = shown_columns(self.study.config.columns)
-        return named or shown_columns(DEFAULT_COLUMNS)
+        named = [name for name in self.study.config.columns if name in QUANTITIES]
+        return tuple(QUANTITIES[name] for name in named or DEFAULT_COLUMNS)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -203,7 +200,10 @@ class Report:
     @property
     def headline(self) -> Quantity:
         """The quantity that rows are compared in."""
-        return headline(tuple(quantity.name for quantity in self.columns))
+        # Delta_1 if it is a column, or else the calibrated NLL; churn otherwise.
+        known = ("prediction_difference", "calibrated_nll")
+        found = (name for name in known if QUANTITIES[name] in self.columns)
+        return QUANTITIES[next(found, "churn")]
 
     @property
     def quality(self) -> str:
@@ -410,7 +410,8 @@ def collected(study: Study, split: str = "test") -> Report:
     """The numbers of a study's rows on one split, one row in memory at a time."""
     # All must have the baseline's examples or, without it, those of the first row.
     plain, baseline = Report(study), study.config.baseline
-    columns = measured_columns(tuple(quantity.name for quantity in plain.columns))
+    changing = [quantity.of for quantity in plain.columns if quantity.of]
+    columns = tuple(dict.fromkeys([q.name for q in plain.columns] + changing))
     calibrated = split != "validation" and not CALIBRATED.isdisjoint(columns)
     examples: Predictions | None = None
     summaries: dict[str, MethodSummary] = {}
@@ -455,8 +456,7 @@ def collected(study: Study, split: str = "test") -> Report:
         examples = examples or own
         said |= {f"{info.label}: {_sentence(error)}.": False for error in wrong}
         if info.parameters is not None:
-            size = Estimate(float(info.parameters), np.nan, np.nan)
-            found = found.having(parameters=size)
+            found = found.having(parameters=Estimate(float(info.parameters)))
         if (kept := path.parent / MEMBERS[split]).exists():
             with noting(f"The members of {info.label} cannot be described", True):
                 members = _members(kept, examples)

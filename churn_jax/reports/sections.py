@@ -5,14 +5,13 @@ mean is worth no more than one of them. So every report says how much they diffe
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from churn_compare.documents import Block, Section, Table, Term, Text
 from churn_jax.reports.estimates import over_runs
 from churn_jax.reports.quantities import number, percent
-from churn_jax.reports.report import Report, Row
+from churn_jax.reports.report import Report
 
 HARDLY = 0.001  # share of examples; below it members are as good as the same
 
@@ -53,53 +52,30 @@ def members_section(report: Report) -> Section:
 SHOWN = 24
 
 
-class AmbiguousInput(NamedTuple):
-    """One test input the baseline's runs disagree about."""
-
-    identity: str  # its id
-    label: str  # its class
-    votes: str  # classes that the baseline's runs vote for and how many do, most first
-    change: str  # `67 % → 0 %` of pairs differ, under the baseline and `best_row`
-
-
-def best_row(report: Report) -> Row | None:
-    """The row with the least churn except the baseline; None if there is none."""
-    others = [
-        row
-        for row in report.rows
-        if row.info.name != report.study.config.baseline
-        and math.isfinite(row.summary.churn.mean)
-    ]
-    return min(others, key=lambda row: row.summary.churn.mean, default=None)
-
-
-def most_ambiguous(report: Report, base: Row, best: Row | None) -> list[AmbiguousInput]:
-    """The baseline's most ambiguous test inputs, the worst first."""
-    summary = base.summary
-    order = np.argsort(-summary.ambiguity, kind="stable")[:SHOWN]
-    shown = [row.summary.ambiguity for row in (base, best) if row is not None]
-    out = []
-    for n in order[summary.ambiguity[order] > 0]:
-        classes, runs = np.unique(summary.classes[:, n], return_counts=True)
-        votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
-        said = ", ".join(f"{c} ({r})" for c, r in votes)
-        change = " → ".join(f"{100 * one[n]:.0f} %" for one in shown)
-        facts = str(report.ids[n]), str(report.labels[n]), said, change
-        out.append(AmbiguousInput(*facts))
-    return out
-
-
 def ambiguous_section(report: Report) -> Section:
-    """Which inputs churn; empty without two runs of the baseline."""
+    """Which inputs churn, the worst first; empty without two runs of the baseline."""
     base = report.baseline
     if base is None or len(base.summary.runs) < 2:
         return Section("", [])
-    best = best_row(report)
-    inputs = most_ambiguous(report, base, best)
-    agreed = 100 * np.mean(base.summary.ambiguity == 0)
+    others = [
+        row
+        for row in report.rows
+        if row is not base and math.isfinite(row.summary.churn.mean)
+    ]
+    best = min(others, key=lambda row: row.summary.churn.mean, default=None)
+    summary, inputs = base.summary, []
+    order = np.argsort(-summary.ambiguity, kind="stable")[:SHOWN]
+    shown = [row.summary.ambiguity for row in (base, best) if row is not None]
+    for n in order[summary.ambiguity[order] > 0]:
+        classes, runs = np.unique(summary.classes[:, n], return_counts=True)
+        votes = sorted(zip(classes, runs, strict=True), key=lambda v: (-v[1], v[0]))
+        voted = ", ".join(f"{c} ({r})" for c, r in votes)
+        change = " → ".join(f"{100 * one[n]:.0f} %" for one in shown)
+        inputs.append((str(report.ids[n]), str(report.labels[n]), voted, change))
+    agreed = 100 * np.mean(summary.ambiguity == 0)
     intro = (
-        f"All {len(base.summary.runs)} runs of {base.label} agree on {agreed:.1f} % "
-        f"of {base.summary.examples:,} test examples. "
+        f"All {len(summary.runs)} runs of {base.label} agree on {agreed:.1f} % "
+        f"of {summary.examples:,} test examples. "
     )
     if inputs:
         least = "the other row that churns least"

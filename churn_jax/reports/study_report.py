@@ -20,7 +20,7 @@ from churn_jax.reports.artefacts import ReportError, read_study
 from churn_jax.reports.estimates import UNKNOWN, UNTESTED
 from churn_jax.reports.factors import run_facts, run_section, training_section
 from churn_jax.reports.paper_numbers import next_to_paper
-from churn_jax.reports.quantities import estimate_fields, times
+from churn_jax.reports.quantities import WIDE, estimate_fields, times
 from churn_jax.reports.report import Missing, Report, Row, collected
 from churn_jax.reports.sections import GLOSSARY, ambiguous_section, members_section
 from churn_jax.reports.study_figures import first_figure, study_figures
@@ -30,7 +30,6 @@ from churn_jax.reports.updates import paper_updates, updates_document, updates_s
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 150  # columns of a terminal that shows the whole tables
 _FACTS = ("equation", "members", "training_cost", "inference_cost", "parameters")
 _FACTS += ("seconds", "compile_seconds")
 
@@ -174,7 +173,7 @@ def _table(report: Report) -> doc.Table:
     about, rows = report.headline, report.rows
     # What a row is judged by comes first: a phone shows it without scrolling.
     columns: list[tuple[doc.Column, Sequence[doc.Cell | str]]] = [
-        (q.column(WIDE), [q.cell(row.summary) for row in rows])
+        (q.column(), [q.cell(row.summary) for row in rows])
         for q in sorted(report.columns, key=lambda q: q is not about)
     ]
     head = "Δ churn" if about.name == "churn" else f"Δ of {about.heading}"

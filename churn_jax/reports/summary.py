@@ -25,16 +25,13 @@ from churn_jax.reports.quantities import QUANTITIES, Quantity
 
 BLOCK_NUMBERS = 2**22  # logits held at once; what is computed takes ten times that
 PAIR_BYTES = 4 * 2**20  # of scores that pairs of runs are compared on at once
-PAIRS: Mapping[str, Callable] = {
-    "churn": metrics.churn,
-    "surrogate_churn": metrics.surrogate_churn,
-    "l1": metrics.l1_distance,
-    "by_correctness": metrics.churn_by_correctness,
-    "nfr": metrics.negative_flip_rate,
-}
-"""Metrics of two runs; `by_correctness` gives two numbers."""
-_PAIR_METRICS: dict[str, Any] = {
-    name: streaming(metric) for name, metric in PAIRS.items()
+# Metrics of two runs; `by_correctness` gives two numbers.
+_PAIRS: dict[str, Any] = {
+    "churn": streaming(metrics.churn),
+    "surrogate_churn": streaming(metrics.surrogate_churn),
+    "l1": streaming(metrics.l1_distance),
+    "by_correctness": streaming(metrics.churn_by_correctness),
+    "nfr": streaming(metrics.negative_flip_rate),
 }
 # Numbers of each run; scores need labels.
 _ALONE: Mapping[str, Callable[[], Any]] = {
@@ -313,7 +310,7 @@ def _of_pairs(logits, labels, valid):
 
     def block(cut, inside):
         z, y = cut(logits, 1), cut(labels, 0)
-        sums = {n: pair_sums(m, z, z, y, inside) for n, m in _PAIR_METRICS.items()}
+        sums = {n: pair_sums(m, z, z, y, inside) for n, m in _PAIRS.items()}
         return sums, inside
 
     runs, examples, classes = logits.shape
@@ -327,7 +324,7 @@ def _wide(x):
 
 
 def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
-    """The mean of both directions of every pair, `[R, R]` float64, of all `PAIRS`."""
+    """The mean of both directions of every pair, `[R, R]` float64, of all metrics."""
     found = jax.device_get(_finish(sums, np.int32(examples)))
     correct, incorrect = found.pop("by_correctness")
     found |= {"churn_correct": correct, "churn_incorrect": incorrect}
@@ -337,7 +334,7 @@ def _matrices(sums, examples: int) -> dict[str, np.ndarray]:
 
 @jax.jit
 def _finish(sums, examples):
-    return {n: m.finish(sums[n], examples) for n, m in _PAIR_METRICS.items()}
+    return {n: m.finish(sums[n], examples) for n, m in _PAIRS.items()}
 
 
 def with_calibration(

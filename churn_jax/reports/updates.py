@@ -31,15 +31,15 @@ from churn_jax.reports.estimates import (
     adjusted,
     by_name,
     over_runs,
+    shared_runs,
 )
 from churn_jax.reports.paper_numbers import next_to_paper
-from churn_jax.reports.quantities import ABSENT, Quantity, estimate_fields, rate
+from churn_jax.reports.quantities import ABSENT, WIDE, Quantity, estimate_fields, rate
 from churn_jax.reports.summary import MethodSummary
 
 if TYPE_CHECKING:
     from churn_jax.reports.report import Report
 
-_WIDE = 150  # columns of a terminal that has room for every rate
 _MOST_OPEN = 12  # models; a larger table of all pairs is folded
 _SECOND = ("negative_flip_rate", "relative_negative_flip_rate")
 
@@ -126,13 +126,10 @@ def collect_updates(
     remarks: list[str] = []
     ready: list[tuple[str, Update]] = []
     models: dict[str, MethodSummary] = {}
-    planned = [
-        update
-        for update in study.config.updates
-        if not study.unselected.keys() & {update.old, update.new}
-    ]
-    for entry in planned:
+    for entry in study.config.updates:
         pair = entry.old, entry.new
+        if not study.unselected.keys().isdisjoint(pair):
+            continue
         label = entry.label or " → ".join(names.get(name, name) for name in pair)
         if lost := [name for name in pair if name not in summaries]:
             why = reasons.get(lost[0], "it is not a finished row of this study")
@@ -142,7 +139,7 @@ def collect_updates(
         ready.append((label, entry))
         models |= {name: summaries[name] for name in pair}
     if not ready:
-        return Updates(remarks=tuple(remarks)) if planned else None
+        return Updates(remarks=tuple(remarks)) if remarks else None
     labels, versions = examples.labels, [*models]
     matrices = version_matrices([m.classes for m in models.values()], labels)
     results: list[UpdateResult] = []
@@ -167,8 +164,7 @@ def _results(
 ) -> list[UpdateResult]:
     """Of one update: on all examples and, where class sets differ, on known ones."""
     old, new = models[entry.old], models[entry.new]
-    shared = [r for r in old.runs if r in new.runs] if entry.targeted else []
-    own = [old.runs.index(r) for r in shared], [new.runs.index(r) for r in shared]
+    own = shared_runs(old, new) if entry.targeted else ([], [])
     sets = {"all": flips}
     if old.classes_known != new.classes_known:
         keep = old.known[labels]
@@ -203,7 +199,7 @@ def _rates(flips: Flips, own) -> dict[str, Rates]:
         numbers = jax.device_get((summary.mean, summary.std, summary.stderr))
         of = by_name(found, *numbers)
         if (some := relative[~np.isnan(relative)]).size < relative.size:
-            rest = Estimate(some.mean(), np.nan, np.nan) if some.size else UNKNOWN
+            rest = Estimate(some.mean()) if some.size else UNKNOWN
             of["relative_negative_flip_rate"] = rest
         return Rates(relative.size, over_runs(old_error), over_runs(new_error), **of)
 
@@ -238,6 +234,10 @@ def _compared(
         remarks.append(f"Updates are not compared with each other, which needs {need}.")
         return tuple(results)
     (start,) = starts
+
+    def errors(of: UpdateResult) -> np.ndarray:
+        return of.flips.new_error[0][np.isin(models[of.new].runs, shared)]
+
     # NFR of these runs, then without each in turn, `[R + 1]`.
     flips = {r: _left_out(r, models, shared) for r in whole}
     ideal = next((r for r in whole if {r.old, r.new} <= {*ensembles}), start)
@@ -247,9 +247,7 @@ def _compared(
     for one in others:
         means, without = zip(*((x[0], x[1:]) for x in (flips[one], flips[start])))
         fewer.append(significance.paired_leave_one_out_test(*means, *without))
-        places = (np.isin(models[r.new].runs, shared) for r in (one, start))
-        wrong = (r.flips.new_error[0, i] for r, i in zip((one, start), places))
-        wronger.append(significance.paired_t_test(*wrong))
+        wronger.append(significance.paired_t_test(errors(one), errors(start)))
     tested = (adjusted("negative_flip_rate", fewer), adjusted("new_error", wronger))
     found = {}
     for one, *changes in zip(others, *tested, strict=True):
@@ -333,8 +331,8 @@ def updates_table(updates: Updates) -> doc.Table:
     known = any(result.examples == "known" for result in updates.results)
     columns = [doc.Column("Update"), doc.Column("Pairs")]
     columns += [doc.Column("Examples")] if known else []
-    columns += [q.column(_WIDE) for q in RATES]
-    columns += [doc.Column(f"{q.heading}, all pairs", from_width=_WIDE) for q in second]
+    columns += [q.column() for q in RATES]
+    columns += [doc.Column(f"{q.heading}, all pairs", from_width=WIDE) for q in second]
     rows = []
     for result in updates.results:
         own = " own" if "own" in result.rates else ""
@@ -397,17 +395,11 @@ def flip_tables(updates: Updates) -> list[doc.Table]:
 
 def _errors_against_flips(results: Sequence[UpdateResult]) -> doc.Figure:
     _, new_error, flips, *_ = RATES
-    points = [
-        Point(
-            i,
-            result.label,
-            new_error.shown(result.first),
-            flips.shown(result.first),
-            # A ninth update has the first one's colour, so it needs another shape.
-            shape=i + i // len(COLOURS),
-        )
-        for i, result in enumerate(results)
-    ]
+    points = []
+    for i, result in enumerate(results):
+        x, y = new_error.shown(result.first), flips.shown(result.first)
+        # A ninth update has the first one's colour, so it needs another shape.
+        points.append(Point(i, result.label, x, y, i + i // len(COLOURS)))
     chart = Chart(
         "errors_against_flips",
         "Error rate against negative flips",

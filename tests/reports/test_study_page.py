@@ -10,7 +10,6 @@ from churn_compare.documents import Document, html_page
 from churn_jax import reports
 from churn_jax.reports import sections
 from churn_jax.reports.report import Missing
-from churn_jax.reports.sections import best_row, most_ambiguous
 from tests.html_page import Page
 from tests.reports.conftest import LABELS, three_methods
 from tests.reports.fake_study import logits_of, noisy_logits, render, write_study
@@ -109,14 +108,11 @@ def inputs_page(report):
 
 def test_the_most_ambiguous_come_first_with_their_votes(report, undrawn):
     # Runs vote wrong on 9 (1 of 3), 0 (2 of 3, two classes) and 1 (1 of 3).
-    inputs = most_ambiguous(report, report.baseline, best_row(report))
-    assert [(one.identity, one.label, one.votes) for one in inputs] == [
-        ("0", "0", "0 (1), 1 (1), 2 (1)"),
-        ("1", "0", "0 (2), 2 (1)"),
-        ("9", "1", "0 (2), 1 (1)"),
+    assert sections.ambiguous_section(report).blocks[1].rows == [
+        ("0", "0", "0 (1), 1 (1), 2 (1)", "100 % → 0 %"),
+        ("1", "0", "0 (2), 2 (1)", "67 % → 0 %"),
+        ("9", "1", "0 (2), 1 (1)", "67 % → 0 %"),
     ]
-    assert [one.change for one in inputs] == [f"{n} % → 0 %" for n in (100, 67, 67)]
-    assert best_row(report).info.name == "steady"
     for row in report.rows:
         mean = row.summary.ambiguity.mean()
         assert mean == pytest.approx(row.summary.churn.mean, abs=1e-7)
@@ -129,6 +125,5 @@ def test_the_most_ambiguous_come_first_with_their_votes(report, undrawn):
 def test_runs_that_agree_leave_nothing_to_show(tmp_path, undrawn):
     same = logits_of(np.tile(LABELS, (3, 1)), 3)
     report = reports.collect(write_study(tmp_path, {"baseline": same}, LABELS))
-    assert best_row(report) is None
     page = inputs_page(report)
     assert "agree on 100.0\u00a0%" in page and "<table" not in page
