@@ -25,10 +25,8 @@ def check_batch(images, **per_example) -> None:
     shape = jnp.shape(images)
     if len(shape) < 2:
         raise ValueError(f"images must be a batch [B, ...]; got shape {shape}")
-    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
-        raise TypeError(
-            f"images must be floating-point pixels; got {jnp.result_type(images)}"
-        )
+    if not jnp.issubdtype(dtype := jnp.result_type(images), jnp.floating):
+        raise TypeError(f"images must be floating-point pixels; got {dtype}")
     for name, rows in per_example.items():
         if jnp.shape(rows)[:1] != shape[:1]:
             raise ValueError(
@@ -55,13 +53,11 @@ def check_logits(**named) -> None:
 
 def check_same_shape(**named) -> None:
     """Refuses arguments of different shapes."""
-    (first, x), *rest = named.items()
-    for name, y in rest:
-        if jnp.shape(x) != jnp.shape(y):
-            raise ValueError(
-                f"{first} and {name} must have the same shape; got {jnp.shape(x)} and "
-                f"{jnp.shape(y)}"
-            )
+    (first, shape), *rest = ((name, jnp.shape(x)) for name, x in named.items())
+    for name, other in rest:
+        if other != shape:
+            both = f"{first} and {name} must have the same shape"
+            raise ValueError(f"{both}; got {shape} and {other}")
 
 
 def check_labels(labels, logits, *, logits_name: str = "logits") -> None:
@@ -81,11 +77,9 @@ def check_mask(mask, shape: tuple[int, ...]) -> None:
     if mask is None:
         return
     dtype = _dtype("mask", mask)
-    if jnp.shape(mask) != tuple(shape):
-        raise ValueError(
-            f"mask must have the shape of the examples, {tuple(shape)}; got "
-            f"{jnp.shape(mask)}"
-        )
+    if (own := jnp.shape(mask)) != shape:
+        right = f"the shape of the examples, {shape}"
+        raise ValueError(f"mask must have {right}; got {own}")
     if not (jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_):
         raise TypeError(f"mask must be bool or 0/1 numbers; got {dtype}")
     if dtype == jnp.bool_ or isinstance(mask, jax.core.Tracer):

@@ -18,12 +18,9 @@ def log_probs(logits: Logits) -> Logits:
 
 
 def modelled(logits):
-    """True for all classes but those that a network does not know: `[..., C]` bool.
-
-    A logit of `-inf` is a class that it calls impossible.
-    """
+    """True for all classes but those that a network does not know: `[..., C]` bool."""
     z = jnp.asarray(logits)
-    return known_classes(z) | (z == -jnp.inf)
+    return known_classes(z) | (z == -jnp.inf)  # which it calls impossible
 
 
 def weighted(log_p, term):

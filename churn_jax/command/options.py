@@ -178,9 +178,8 @@ def _study_of(options: AllOfStudy, command: str) -> Any:
 
     if not (name := options.preset):
         names = ", ".join([*PRESETS][:3])
-        raise ValueError(
-            f"{command} needs the name of a preset, such as {names} ({command} --list)"
-        )
+        known = f"such as {names} ({command} --list)"
+        raise ValueError(f"{command} needs the name of a preset, {known}")
     given = settings_of(options)
     if command == "sweep" and options.mesh:  # shards seeds x values, not replicas
         given.append(("train.replicas", MeshShape.parse(options.mesh).replica))
@@ -227,9 +226,8 @@ def assignments(options: Any) -> tuple[list[tuple[str, str]], list[tuple[str, st
         pairs.append((path.strip(), text.strip()))
     paths = [path for path, _ in (*settings_of(options), *pairs)]
     if twice := {path for path in paths if paths.count(path) > 1}:
-        raise ValueError(
-            f"{min(twice)} is given twice; give it once, as an option or in --set"
-        )
+        once = "give it once, as an option or in --set"
+        raise ValueError(f"{min(twice)} is given twice; {once}")
     settings = [pair for pair in pairs if pair[0].partition(".")[0] in _PARTS]
     return settings, [pair for pair in pairs if pair not in settings]
 

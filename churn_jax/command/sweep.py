@@ -95,9 +95,8 @@ def sweep(argv: Sequence[str]) -> int:
         # A grid without values is around what is given; points of another one have it.
         valued = values or "=" in word
         if valued and axis.path in given and rows.count(axis.method) == 1:
-            raise ValueError(
-                f"{axis.path} is swept, and --set gives it, too; leave one out"
-            )
+            both = f"{axis.path} is swept, and --set gives it, too"
+            raise ValueError(f"{both}; leave one out")
     assert options.out is not None
 
     def train(**told):

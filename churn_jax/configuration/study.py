@@ -222,13 +222,12 @@ class StudyConfig:
         """Refuses unknown rows, and old models of several networks."""
         for name in spec.dependencies:
             if name not in names:
-                raise ValueError(
-                    f"{spec.name} is taught by {name!r}, which is not in the study: "
-                    f"{', '.join(names)}"
-                )
+                lost = f"{name!r}, which is not in the study: {', '.join(names)}"
+                raise ValueError(f"{spec.name} is taught by {lost}")
             other = self.spec(name)
             members, wanted = other.method.members, spec.teaching.members
             teaches = name == spec.teacher and wanted
+            shares = (other.model or self.model).sharing and not other.separate
             sizes = [self.first(row).train_size for row in (spec, other)]
             if name != spec.start:
                 other.method.check_teaches(spec.name)
@@ -245,9 +244,7 @@ class StudyConfig:
                     f"an old model is trained as one network; {name} trains {members}",
                 ),
                 (
-                    teaches
-                    and (other.model or self.model).sharing
-                    and not other.separate,
+                    teaches and shares,
                     f"teaching.members takes whole networks; members of {name} share "
                     "theirs",
                 ),
@@ -263,10 +260,8 @@ class StudyConfig:
         rows = {row.name: row for row in self.methods}
         if name in rows:
             return rows[name]
-        raise ValueError(
-            f"unknown method {name!r}; known: {', '.join(rows)}"
-            f"{did_you_mean(name, rows)}"
-        )
+        known = f"known: {', '.join(rows)}{did_you_mean(name, rows)}"
+        raise ValueError(f"unknown method {name!r}; {known}")
 
     def first(self, spec: MethodSpec) -> MethodSpec:
         """The row whose pixels' moments one has: where its chain of `start` begins."""

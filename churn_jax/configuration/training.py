@@ -141,10 +141,8 @@ class OptimizerConfig:
             # Lists are taken, too.
             object.__setattr__(self, field, tuple(getattr(self, field)))
         if not isinstance(self.name, str):
-            raise TypeError(
-                f"optimizer name must be a name; got {type(self.name).__name__}; "
-                f"{_OPTAX}"
-            )
+            kind = type(self.name).__name__
+            raise TypeError(f"optimizer name must be a name; got {kind}; {_OPTAX}")
         for field in ("learning_rate", "weight_decay"):
             if callable(getattr(self, field)):
                 raise TypeError(
@@ -168,13 +166,11 @@ class OptimizerConfig:
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be above 0; got {self.clip_norm}")
         for field in _NUMBERS:
-            numbers = np.ravel(getattr(self, field))
+            numbers = np.ravel(given := getattr(self, field))
             number, most = numbers.dtype.kind in "iuf", np.finfo(np.float32).max
             if not number or not np.all((numbers >= 0) & (numbers <= most)):
-                given = repr(getattr(self, field))
-                raise ValueError(
-                    f"{field} must be finite in float32 and not negative; got {given}"
-                )
+                rule = "must be finite in float32 and not negative"
+                raise ValueError(f"{field} {rule}; got {given!r}")
         for name in self.member_algorithms:
             check_choice("member_algorithms", name, _BUILT_IN)
 

@@ -46,15 +46,11 @@ class Augmentation:
     def __post_init__(self):
         kinds = {"pad_crop": int, "shift": int, "flip": bool, "drop": float}
         for name, kind in kinds.items():
-            value = getattr(self, name)
+            value, what = getattr(self, name), f"Augmentation.{name}"
             if type(value) is not kind:
-                raise TypeError(
-                    f"Augmentation.{name} must be {kind.__name__}; got {value!r}"
-                )
+                raise TypeError(f"{what} must be {kind.__name__}; got {value!r}")
             if value < 0:
-                raise ValueError(
-                    f"Augmentation.{name} must not be negative; got {value}"
-                )
+                raise ValueError(f"{what} must not be negative; got {value}")
         if not self.drop < 1:
             raise ValueError(f"Augmentation.drop must be below 1; got {self.drop}")
 

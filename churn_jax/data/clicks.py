@@ -208,9 +208,8 @@ def as_clicks(
         raise DataError(f"{name}: the numbers of example {row} are not finite")
     if not 0 <= validation < 1:
         raise DataError(f"{name}: validation is a share below 1; got {validation}")
-    whole = ClickSplit(
-        ids.astype(np.int32), numeric, labels.astype(np.int32), np.arange(count)
-    )
+    ids, labels = ids.astype(np.int32), labels.astype(np.int32)
+    whole = ClickSplit(ids, numeric, labels, np.arange(count))
     held_out = draw < validation
     train = whole.take(~held_out)
     if not len(train):

@@ -244,9 +244,8 @@ def _read_source(
             "the splits of a data set are train, test and validation; got "
             f"{', '.join(map(str, sources))}"
         )
-    return checked_parts(
-        {name: _part(name, part, columns) for name, part in sources.items()}
-    )
+    parts = {name: _part(name, part, columns) for name, part in sources.items()}
+    return checked_parts(parts)
 
 
 def _called(source: Any) -> str:

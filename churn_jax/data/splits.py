@@ -246,10 +246,8 @@ def check_split(where: str, images, labels, ids) -> Split:
             f"{where}: images and labels must be of equal number; got {len(images)} "
             f"images and {len(labels)} labels"
         )
-    labels = check_labels(where, labels)
-    return Split(
-        _check_images(where, images), labels, check_ids(where, ids, len(labels))
-    )
+    labels, images = check_labels(where, labels), _check_images(where, images)
+    return Split(images, labels, check_ids(where, ids, len(labels)))
 
 
 def check_layout(where: str, images: np.ndarray) -> None:

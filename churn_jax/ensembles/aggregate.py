@@ -114,10 +114,9 @@ def interpolate_weights(new: PyTree, old: PyTree, share: float | Array) -> PyTre
         raise ValueError(f"share must be one number, from 0 to 1; got {share}")
 
     def mix(a, b):
-        if jnp.shape(a) != jnp.shape(b):
-            raise ValueError(
-                f"old and new weights differ in shape: {jnp.shape(b)}, {jnp.shape(a)}"
-            )
+        ours, theirs = jnp.shape(a), jnp.shape(b)
+        if ours != theirs:
+            raise ValueError(f"old and new weights differ in shape: {theirs}, {ours}")
         dtype = jnp.result_type(a)
         if not jnp.issubdtype(dtype, jnp.floating):
             return a

@@ -84,12 +84,9 @@ def from_linen(
 
     def apply(variables, x, *, train=False, key=None, axis_name=None):
         state = {k: v for k, v in variables.items() if k != "params"}
-        call = functools.partial(
-            bound(train, axis_name).apply, variables, x, **mode(called_with, train)
-        )
-        layers = functools.partial(
-            _call_layer, label, names, train, axis_name, (len(x), members)
-        )
+        own, sizes = mode(called_with, train), (len(x), members)
+        call = functools.partial(bound(train, axis_name).apply, variables, x, **own)
+        layers = functools.partial(_call_layer, label, names, train, axis_name, sizes)
         with nn.intercept_methods(layers):
             if not train:
                 try:

@@ -106,9 +106,8 @@ def _flatten_heads(outputs: Outputs) -> Outputs:
     """`[S, K, ...]` to `[S x K, ...]`; features that the heads share are repeated."""
     heads, features = outputs.logits.shape[1:3], outputs.features
     if features is not None and (features.ndim, features.shape[1:3]) != (4, heads):
-        features = jnp.broadcast_to(
-            features[:, None], (len(features), heads[0], *features.shape[1:])
-        )
+        shape = (len(features), heads[0], *features.shape[1:])
+        features = jnp.broadcast_to(features[:, None], shape)
     for name in ("part", "gate"):
         leaf = getattr(outputs, name)
         if leaf is not None and leaf.shape[1:3] != heads:

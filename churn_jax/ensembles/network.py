@@ -177,9 +177,8 @@ def placed(
     shards, rows = jax.lax.psum(1, axis_name), inputs.shape[0] // parts
     kept = drop(jnp.ones((parts * shards * rows, *inputs.shape[1:]))) > 0
     kept = kept.reshape(parts, shards, rows, *inputs.shape[1:])
-    own = jax.lax.dynamic_index_in_dim(
-        kept, jax.lax.axis_index(axis_name), axis=1, keepdims=False
-    )
+    shard = jax.lax.axis_index(axis_name)
+    own = jax.lax.dynamic_index_in_dim(kept, shard, axis=1, keepdims=False)
     scaled = inputs / (1.0 - rate)
     return jnp.where(own.reshape(inputs.shape), scaled, jnp.zeros_like(inputs))
 

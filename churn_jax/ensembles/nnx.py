@@ -140,13 +140,11 @@ def _placed_in(axis_name: str) -> type:
 
     class Placed(nnx.Dropout):
         def __call__(self, inputs, *, deterministic=None, rngs=None):
-            drop = functools.partial(super().__call__, rngs=rngs)
             off = self.deterministic if deterministic is None else deterministic
+            drop = functools.partial(super().__call__, deterministic=off, rngs=rngs)
             if off or not 0 < self.rate < 1 or rngs is not None:
-                return drop(inputs, deterministic=off)
-            return placed(
-                lambda x: drop(x, deterministic=off), inputs, self.rate, axis_name
-            )
+                return drop(inputs)
+            return placed(drop, inputs, self.rate, axis_name)
 
     return Placed
 

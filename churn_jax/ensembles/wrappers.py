@@ -59,9 +59,8 @@ def with_inputs(
     else:
         columns = np.asarray(list(inputs), np.int64)
         if not columns.size or columns.min() < 0:
-            raise ValueError(
-                f"inputs must be columns, counted from 0; got {columns.tolist()[:8]}"
-            )
+            some = columns.tolist()[:8]
+            raise ValueError(f"inputs must be columns, counted from 0; got {some}")
         if len(np.unique(columns)) < columns.size:
             raise ValueError("inputs must name every column once")
         view = functools.partial(_columns, columns, network.name)
@@ -73,19 +72,16 @@ def with_inputs(
     def apply(variables, x, **kwargs):
         return network.apply(variables, view(x), **kwargs)
 
-    return dataclasses.replace(
-        network, init=init, apply=apply, name=name or f"{network.name} on {label}"
-    )
+    name = name or f"{network.name} on {label}"
+    return dataclasses.replace(network, init=init, apply=apply, name=name)
 
 
 def _columns(columns: np.ndarray, name: str, x: jax.Array) -> jax.Array:
     """Some columns of flattened examples, `[B, ...]` to `[B, D]`."""
     flat = x.reshape(x.shape[0], -1)
     if columns.max() >= flat.shape[1]:
-        raise ValueError(
-            f"{name} is given column {columns.max()}, but an example has "
-            f"{flat.shape[1]}, counted from 0"
-        )
+        has = f"but an example has {flat.shape[1]}, counted from 0"
+        raise ValueError(f"{name} is given column {columns.max()}, {has}")
     return flat[:, columns]
 
 
@@ -119,10 +115,9 @@ def with_classes(network: Network, classes: Sequence[int], num_classes: int) -> 
         )
 
     def spread(logits):
-        if logits.shape[-1] != len(ids):
-            raise ValueError(
-                f"{network.name} has {logits.shape[-1]} outputs for {len(ids)} classes"
-            )
+        if (count := logits.shape[-1]) != len(ids):
+            outputs = f"{count} outputs for {len(ids)} classes"
+            raise ValueError(f"{network.name} has {outputs}")
         full = jnp.full((*logits.shape[:-1], num_classes), UNKNOWN_LOGIT, logits.dtype)
         return full.at[..., ids].set(logits)
 

@@ -57,12 +57,10 @@ def confusion_counts(
         https://arxiv.org/abs/2107.01057
     """
     _check_integers(predictions=predictions, labels=labels)
-    if jnp.ndim(predictions) != 1 or jnp.shape(predictions) != jnp.shape(labels):
-        raise ValueError(
-            "predictions and labels must both be [B]; got "
-            f"{jnp.shape(predictions)} and {jnp.shape(labels)}"
-        )
-    check_mask(mask, jnp.shape(labels))
+    a, b = jnp.shape(predictions), jnp.shape(labels)
+    if len(a) != 1 or a != b:
+        raise ValueError(f"predictions and labels must both be [B]; got {a} and {b}")
+    check_mask(mask, b)
     right, predicted = (  # in int32: narrow types cannot count all classes
         jax.nn.one_hot(jnp.asarray(x, jnp.int32), num_classes, dtype=jnp.float32)
         for x in (labels, predictions)
@@ -91,10 +89,8 @@ def _votes(predictions: Labels, confusions: Array) -> tuple[Array, Array]:
 def _log_prior(prior: Array | None, num_classes: int) -> Array:
     if prior is None:
         return jnp.zeros(num_classes, jnp.float32)
-    if jnp.shape(prior) != (num_classes,):
-        raise ValueError(
-            f"prior must be [C] = {(num_classes,)}; got shape {jnp.shape(prior)}"
-        )
+    if (shape := jnp.shape(prior)) != (num_classes,):
+        raise ValueError(f"prior must be [C] = {(num_classes,)}; got shape {shape}")
     return jnp.log(jnp.maximum(jnp.asarray(prior).astype(jnp.float32), _SMALLEST))
 
 

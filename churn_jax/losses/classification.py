@@ -81,10 +81,8 @@ def binary_logits(scores: Array) -> Logits:
     References:
         [reproducibility] App. F
     """
-    if not jnp.issubdtype(jnp.result_type(scores), jnp.floating):
-        raise TypeError(
-            f"scores must be floating-point log-odds; got {jnp.result_type(scores)}"
-        )
+    if not jnp.issubdtype(dtype := jnp.result_type(scores), jnp.floating):
+        raise TypeError(f"scores must be floating-point log-odds; got {dtype}")
     z = jnp.asarray(scores).astype(jnp.float32)
     return jnp.stack([jnp.zeros_like(z), z], axis=-1)
 

@@ -15,9 +15,8 @@ RANKINGS = ("teacher", "student")
 
 
 def _check(top_k: int | None, rank_by: str, margin: ArrayLike) -> None:
-    if top_k is not None and (
-        isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 0
-    ):
+    whole = isinstance(top_k, int) and not isinstance(top_k, bool)
+    if top_k is not None and not (whole and top_k >= 0):
         raise ValueError(
             f"top_k must be a whole number of classes, 0 or None for all; got {top_k!r}"
         )
@@ -85,9 +84,8 @@ def logit_difference_inhibition(
     teacher = jnp.asarray(teacher_logits).astype(jnp.float32)
     known = known_classes(teacher)
     if top_k and top_k < teacher.shape[-1]:
-        ranking = jnp.where(
-            known, teacher if rank_by == "teacher" else student, -jnp.inf
-        )
+        ranked = teacher if rank_by == "teacher" else student
+        ranking = jnp.where(known, ranked, -jnp.inf)
         # Only these K classes are read again: no [..., C, K] array.
         chosen = jax.lax.top_k(jax.lax.stop_gradient(ranking), top_k)[1]
         student = jnp.take_along_axis(student, chosen, axis=-1)

@@ -13,10 +13,7 @@ from churn_jax.typing import Array, Logits, PerExample
 
 
 def _kept(logits: Logits, top_k: int | None) -> tuple[Logits, Array]:
-    """Log-probabilities of the `top_k` likeliest classes, and which are modelled.
-
-    All of them for None.
-    """
+    """Log-probabilities and `modelled`, of the `top_k` likeliest classes or of all."""
     check_logits(logits=logits)
     log_p, modelled = divergences.log_probs(logits), divergences.modelled(logits)
     if top_k is None:

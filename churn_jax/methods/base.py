@@ -257,9 +257,8 @@ class Method:
     @property
     def passes(self) -> Passes:
         """The passes of an update, from which its arithmetic is counted."""
-        return Passes(
-            forward=int(self.stale_steps > 0), teachers=int(self.needs_teacher)
-        )
+        stale, taught = self.stale_steps > 0, self.needs_teacher
+        return Passes(forward=int(stale), teachers=int(taught))
 
     @property
     def inference_cost(self) -> float:

@@ -39,9 +39,8 @@ class Compatible(Updating):
         """Cross-entropy plus the mean over old models of their compatibility."""
         del step, key
         self.check_old_models(teacher)
-        outputs, labels, model_state = forward_outputs(
-            apply, variables, batch, ("features",)
-        )
+        needed = ("features",)
+        outputs, labels, state = forward_outputs(apply, variables, batch, needed)
         old = old_head_logits(teacher, outputs.features)
         new = jnp.broadcast_to(outputs.logits, old.shape)
         every = jnp.broadcast_to(labels, old.shape[:-1])
@@ -50,7 +49,7 @@ class Compatible(Updating):
         compatibility = batch.total(each)
         loss = cross_entropy + self.weight * compatibility
         terms = {"cross_entropy": cross_entropy, self.term: compatibility}
-        return LossOutput(loss, terms, model_state)
+        return LossOutput(loss, terms, state)
 
 
 @pytree

@@ -148,9 +148,8 @@ def _timm_vgg(params: Mapping[str, Any]) -> _PublicNames:
     """Timm counts the layers of a VGG, also those without weights."""
     places = {"dense1": "pre_logits.fc1", "dense2": "pre_logits.fc2", "head": "head.fc"}
     counted, channels = 0, 1
-    for stage in itertools.takewhile(
-        params.get, map("stage{}".format, itertools.count(1))
-    ):
+    stages = map("stage{}".format, itertools.count(1))
+    for stage in itertools.takewhile(params.get, stages):
         layers = params[stage]
         for number in range(1, sum(name.startswith("conv") for name in layers) + 1):
             for part in (f"conv{number}", f"norm{number}"):

@@ -51,9 +51,8 @@ class Axis:
                     f"{self.path} takes finite values of at least 0; got {value}"
                 )
         if len(set(self.values)) != len(self.values):
-            raise ValueError(
-                f"{self.path} has a value twice: {', '.join(map(_text, self.values))}"
-            )
+            values = ", ".join(map(_text, self.values))
+            raise ValueError(f"{self.path} has a value twice: {values}")
 
     @property
     def path(self) -> str:
@@ -308,9 +307,8 @@ def stacked(
     }
     for path in OPTIMIZER:
         numbers[path] = tuple(column(*map(attrgetter(path), trains)).tolist())
-    method = jax.tree.map(
-        lambda *values: np.float32(column(*values)), *(row.method for row in rows)
-    )
+    methods = (row.method for row in rows)
+    method = jax.tree.map(lambda *values: np.float32(column(*values)), *methods)
     return method, replaced(trains[0], numbers.items())
 
 

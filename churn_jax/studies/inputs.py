@@ -142,9 +142,8 @@ class StudyInputs:
             return row_run(config, spec, data.num_classes)
         for name in ("models", "train_size", "separate", "classes", "start", "taught"):
             if getattr(spec, name):
-                raise ValueError(
-                    f"{spec.name}: a row of a study of clicks has no {name}"
-                )
+                what = f"{spec.name}: a row of a study of clicks"
+                raise ValueError(f"{what} has no {name}")
         model = (spec.model or config.model).click_model(
             data.sizes, data.train.numeric.shape[1], spec.method
         )

@@ -145,8 +145,7 @@ def run_study(
             check_run(run, dataset)
         if row.start:
             begun = inputs.run(config.spec(row.start))
-            example, count = split_example(dataset.train), begun.config.replicas
-            check_start(run, begun, example, count)
+            check_start(run, begun, split_example(dataset.train), begun.config.replicas)
     for sentence in (*config.notes, *_equal_starts(config)):
         on_note(sentence)
     for spec in selected:

@@ -122,10 +122,9 @@ class Checkpoints:
             check_lock(self.directory)
             text = str(error)
             for code in _FULL:
-                if os.strerror(code) in text or f"os_error_code='{code}'" in text:
-                    raise OSError(
-                        code, os.strerror(code), str(self.directory)
-                    ) from error
+                what = os.strerror(code)
+                if what in text or f"os_error_code='{code}'" in text:
+                    raise OSError(code, what, str(self.directory)) from error
             raise
 
     def restore(self, like: PyTree) -> Restored | None:

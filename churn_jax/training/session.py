@@ -314,8 +314,8 @@ def _order_of(num_examples, sample, sharding):
 def _restore(session: Session, directory: Path) -> list[str]:
     """Goes to the last checkpoint; returns a sentence about those that are damaged."""
     folder, program = directory / "checkpoints", session.program
-    also = {"mean": program.mean, "std": program.std}
-    also["modules"] = [group.network.settings for group in session.run.groups]
+    modules = [group.network.settings for group in session.run.groups]
+    also = {"mean": program.mean, "std": program.std, "modules": modules}
     checkpoints = Checkpoints(folder, identity=session.identity, also=also)
     session.checkpoints = checkpoints
     try:

@@ -284,9 +284,8 @@ def init_state(
     held = run.method.init_memory(num_classes)
     memory = jax.tree.map(lambda x: jnp.stack([jnp.array(x)] * replicas), held)
     params = tuple(v["params"] for v in variables)
-    model_state = tuple(
-        {k: x for k, x in v.items() if k != "params"} for v in variables
-    )
+    rest = ({k: x for k, x in v.items() if k != "params"} for v in variables)
+    model_state = tuple(rest)
     sharding = NamedSharding(mesh, program.slots)
     opt_state = _init_optimizer(program.optimizer, sharding)(params)
     fields = place(

@@ -527,9 +527,8 @@ def _guarded(compute, state: Any):
 
         weights = (state.params, state.model_state, state.peers)
         params, model_state, peers = jax.tree.map(neutral, weights)
-        return compute(
-            state.replace(params=params, model_state=model_state, peers=peers)
-        )
+        own = state.replace(params=params, model_state=model_state, peers=peers)
+        return compute(own)
 
     def turn(carry):
         live, _, first, done = carry
@@ -549,9 +548,8 @@ def _guarded(compute, state: Any):
     # Zeros like what a pass yields, varying over the same mesh axes.
     zero = jnp.zeros_like(state.sums[:, 0])
     terms = jax.eval_shape(without_culprits, state.alive)[0].terms
-    nothing = jax.tree.map(
-        jnp.zeros_like, (state.model_state, state.memory, state.params)
-    )
+    held = (state.model_state, state.memory, state.params)
+    nothing = jax.tree.map(jnp.zeros_like, held)
     start = (
         state.alive,
         (*nothing, jnp.zeros_like(state.alive)),

@@ -186,10 +186,8 @@ def _known(rows: Rows) -> Rows:
     width = 0
     for number, row in enumerate(rows):
         width = width or len(row)
-        if len(row) != width:
-            raise ValueError(
-                f"example {number} has {len(row)} fields instead of {width}"
-            )
+        if (found := len(row)) != width:
+            raise ValueError(f"example {number} has {found} fields instead of {width}")
         yield [words.setdefault(word, word) for word in row]
 
 

@@ -96,10 +96,8 @@ def lines_of(folder: Path) -> list[Line]:
         line["training"] = training(config, spec.name, old, sizes)
         line["serving"] = spec.method.inference_cost * sizes[spec.name]
         # Updates are measured in negative flips, retraining in churn.
-        rate, error = (
-            ("negative_flip_rate", "new_error") if old else ("churn", "accuracy")
-        )
-        for out, source in (("churn", rate), ("error", error)):
+        read = ("negative_flip_rate", "new_error") if old else ("churn", "accuracy")
+        for out, source in zip(("churn", "error"), read):
             for part in ("", "_stderr"):
                 line[f"{out}{part}"] = _number(row[f"{source}{part}"])
                 of = row.get(f"delta_{source}{part}", "")
@@ -151,16 +149,13 @@ def serving_lines(folder: Path, config: StudyConfig) -> list[Line]:
         label = f"{config.spec(name).label}, served with the old"
         line: Line = {"study": config.name, "row": f"{name}_served", "label": label}
         line |= {"training": 1.0, "serving": 1 + np.mean([r.both for r in results])}
-        for key, of in {
-            "churn": churn,
-            "error": error,
-            "delta_error": error - errors["none"],
-        }.items():
+        numbers = {"churn": churn, "error": error}
+        numbers["delta_error"] = error - errors["none"]
+        for key, of in numbers.items():
             mean = over_runs(of)
             line |= {key: mean.mean, f"{key}_stderr": mean.stderr}
-        change = fewer_flips(churn, pairs)
-        line["delta_churn"] = change.difference
-        line["delta_churn_stderr"] = change.stderr
+        fewer = fewer_flips(churn, pairs)
+        line |= {"delta_churn": fewer.difference, "delta_churn_stderr": fewer.stderr}
         found.append(line)
     return found
 

@@ -187,9 +187,8 @@ def run_diversity(
     """
     for section in sections:
         if section not in SECTIONS:
-            raise ValueError(
-                f"there is no section {section!r}; known: {', '.join(SECTIONS)}"
-            )
+            known = ", ".join(SECTIONS)
+            raise ValueError(f"there is no section {section!r}; known: {known}")
     if "ood" in sections and not options.ood:
         raise ValueError("the section ood needs --ood, the name of another data set")
     analysed = AnalysedStudy(study, options)

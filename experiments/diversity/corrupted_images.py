@@ -69,9 +69,8 @@ def corrupted_sets(
     wanted, levels = tuple(kinds) or known, tuple(severities) or SEVERITIES
     for kind in wanted:
         if kind not in known:
-            raise DataError(
-                f"there is no corruption {kind!r}; there are {', '.join(known)}"
-            )
+            others = f"there are {', '.join(known)}"
+            raise DataError(f"there is no corruption {kind!r}; {others}")
     if not set(levels) <= set(SEVERITIES):
         raise DataError(f"severities must be 1 to 5; got {levels}")
     if folder:

@@ -62,9 +62,8 @@ def jacobian_similarity(
     of_teacher, of_student = (
         probability_jacobians(network, images) for network in (teacher, student)
     )
-    check_same_shape(
-        **{"the teacher's Jacobians": of_teacher, "the student's": of_student}
-    )
+    named = {"the teacher's Jacobians": of_teacher, "the student's": of_student}
+    check_same_shape(**named)
     both = unit_directions(of_teacher) * unit_directions(of_student)
     return jnp.sum(both, axis=(1, 2))
 
@@ -145,9 +144,8 @@ def jacobian_matching_term(
         lambda x: jnp.exp(log_probs(teacher(x))), (images,), (perturbation,)
     )
     _, of_student = jax.jvp(lambda x: log_probs(student(x)), (images,), (perturbation,))
-    check_same_shape(
-        **{"the teacher's logits": of_teacher, "the student's": of_student}
-    )
+    named = {"the teacher's logits": of_teacher, "the student's": of_student}
+    check_same_shape(**named)
     return -jnp.sum(of_teacher * of_student, axis=-1)
 
 

@@ -241,9 +241,8 @@ def similarities(analysed: AnalysedStudy) -> dict[str, np.ndarray]:
         pair = [analysed.networks(of.name) for of in (taught_by, spec)]
         runs = []
         for run in analysed.runs:
-            compare = functools.partial(
-                _similarity, *pair, tuple(row.replica(run) for row in pair)
-            )
+            replicas = tuple(row.replica(run) for row in pair)
+            compare = functools.partial(_similarity, *pair, replicas)
             runs.append(
                 [
                     over_chunks(functools.partial(compare, m), (pixels,), CHUNK)

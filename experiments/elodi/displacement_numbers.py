@@ -433,9 +433,8 @@ def averaged_feature_agreement(
     )
     own, through_head = (x - x.mean(axis=-1, keepdims=True) for x in both)
     same = np.argmax(own, axis=-1) == np.argmax(through_head, axis=-1)
-    distance, scale = (
-        np.linalg.norm(x, axis=-1).mean() for x in (own - through_head, own)
-    )
+    apart = own - through_head
+    distance, scale = (np.linalg.norm(x, axis=-1).mean() for x in (apart, own))
     relative = distance / scale if scale > 0 else np.nan
     return FeatureAgreement(float(same.mean()), float(relative))
 

@@ -270,16 +270,12 @@ def figures() -> StudyConfig:
     the features of `plane_space`, which is one network, as its seeds are fixed; of
     `features` with those of `space`.
     """
-    fixed = tuple(
-        (f"seeds.{factor}", "fixed") for factor in ("init", "order", "augment")
-    )
+    factors = ("init", "order", "augment")
+    fixed = tuple((f"seeds.{factor}", "fixed") for factor in factors)
     two, three = (2, 6), (2, 4, 6)  # pullovers and shirts; coats as well
     flat = ModelConfig("mlp", features=(32, 2))
-    rows = [
-        MethodSpec(
-            "two", "Two classes", ERM(), "[elodi] Fig. 3", model=OLD, classes=two
-        )
-    ]
+    own: dict[str, Any] = {"model": OLD, "classes": two}
+    rows = [MethodSpec("two", "Two classes", ERM(), "[elodi] Fig. 3", **own)]
     for row, model, classes, figure in (
         ("plane", flat, three, "[elodi] Fig. 11"),
         ("features", OLD, (), "[elodi] Fig. 12"),
