@@ -406,9 +406,8 @@ def compare_outcomes(
         )
     if equivalent is not None:
         of_shares = any(of.decided for of in numbers)
-        equivalent = limit_of(
-            equivalent, EQUIVALENT, EQUIVALENT if of_shares else "score_change"
-        )
+        quantity = EQUIVALENT if of_shares else "score_change"
+        equivalent = limit_of(equivalent, EQUIVALENT, quantity)
         if equivalent <= 0:
             raise ValueError("the margin of equivalence must be above 0")
     useless = ()

@@ -36,7 +36,7 @@ class Uncertainty:
         examples = np.where(some, self.examples / np.where(some, self.total, 1.0), 1.0)
         return np.maximum(1.0 - examples, 0.0)
 
-    def quantile(self, level: float) -> np.ndarray:
+    def quantile(self, level: Given) -> np.ndarray:
         """Two-sided quantile: 1.96 for 0.95, one run a side and no clusters."""
         # Satterthwaite's approximation is poor for one degree of freedom (two runs on
         # one side), so if only one side has runs, half-widths are added as squares:
@@ -71,12 +71,12 @@ class Uncertainty:
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return high
 
-    def example_quantile(self, level: float) -> np.ndarray:
+    def example_quantile(self, level: Given) -> np.ndarray:
         """Two-sided quantile with runs treated as fixed; larger with few clusters."""
         return _student(self.of_clusters, (1.0 + level) / 2.0)
 
 
-def _student(freedom: np.ndarray | float, upper: float) -> np.ndarray:
+def _student(freedom: Given, upper: Given) -> np.ndarray:
     """Quantile of Student's t; very large with one cluster."""
     freedom = np.asarray(freedom)
     few = special.stdtrit(np.maximum(freedom, 1.0), upper)
@@ -95,8 +95,8 @@ def run_part(of_runs: np.ndarray, noise: np.ndarray) -> tuple:
 def uncertainty(
     examples: np.ndarray,
     *parts: tuple,
-    clusters: np.ndarray | int = 0,
-    bearing: np.ndarray | float = np.inf,
+    clusters: Given = 0,
+    bearing: Given = np.inf,
 ) -> Uncertainty:
     """Uncertainty due to examples and runs, by Satterthwaite's approximation."""
     # If each of G clusters moves the number by u, the variance over examples, sum u^2,
@@ -503,11 +503,8 @@ class Groups:
         some = np.flatnonzero(net)
         net, owner = net[some], self.owner[some]
         if np.abs(net).max(initial=0) <= 1:
-            lost, gained = (
-                np.bincount(owner[net == sign], minlength=self.count)
-                for sign in (-1, 1)
-            )
-            p = mcnemar_exact(lost, gained)
+            sides = owner[net < 0], owner[net > 0]  # lost and gained
+            p = mcnemar_exact(*(np.bincount(of, minlength=self.count) for of in sides))
         else:
             order = np.argsort(owner, kind="stable")
             ends = np.searchsorted(owner[order], np.arange(1, self.count))

@@ -366,8 +366,7 @@ def _compared(old: Any, new: Any, rules: Rules, shared: dict[str, Any]):
         sides = outcome_sides(old, new, **columns)  # the score has an unusual name
     if (lower := rules.lower_is_better) is not None:  # whatever its name or log says
         sides = [
-            dataclasses.replace(side, less={**side.less, score: lower})
-            for side in sides
+            dataclasses.replace(of, less={**of.less, score: lower}) for of in sides
         ]
     found = compare_outcomes(*sides, **shared)
     chosen = tuple(m for m in found.measures if m.name == score)

@@ -180,7 +180,7 @@ def test_what_is_refused(clusters, message):
     fails(message, churn_compare.compare, *sides, labels=LABELS, clusters=clusters)
 
 
-def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
+def test_columns_of_rows_that_are_runs_belong_to_one_example_each(tmp_path, rng):
     docs = {f"x{i}": f"d{i % 7}" for i in range(60)}
     paths = tmp_path / "old.csv", tmp_path / "new.csv"
     for path in paths:
@@ -193,9 +193,6 @@ def test_columns_of_rows_that_are_runs_belong_to_their_examples(tmp_path, rng):
     noise = (noise_floor(*paths, clusters=of)["prediction"] for of in ("doc", docs))
     one, other = (vars(of["runs_differ"]) for of in noise)
     assert one == pytest.approx(other)
-
-
-def test_an_id_with_two_clusters_is_refused(tmp_path):
     old = {"id": [0, 1, 0, 1], "run": [0, 0, 1, 1], "prediction": [1, 1, 1, 0]}
     old = csv_file(tmp_path / "old.csv", **old, doc="abaa")
     score = csv_file(tmp_path / "s.csv", id="0101", score="1234", doc="abaa")

@@ -140,9 +140,6 @@ def test_curve_is_that_of_a_loop_over_bins(runs):
         gaps = np.nansum(np.abs(curve.accuracy - curve.confidence) * curve.examples)
         error = intervals(scanned, labels, resamples=100)["ece_old"].value
         assert gaps / 90 == pytest.approx(error, abs=1e-6)
-
-
-def test_edges_belong_to_the_bin_below():
-    edges = (np.arange(1, 16) / 15).astype(np.float32)
+    edges = (np.arange(1, 16) / 15).astype(np.float32)  # belong to the bin below
     side = ScannedSide(np.zeros((1, 15), np.int32), edges[None])
     assert reliability_curve(side, np.zeros(15, int)).examples.tolist() == [1] * 15

@@ -10,9 +10,8 @@ import pytest
 from churn_compare.gate_outcomes import judge
 from churn_compare.gates import Gate, GateError, check_gates, gates_by_name
 from churn_compare.result import Group, Interval, Measured
-from tests.cases import fails, pair_of
+from tests.cases import NONE, fails, pair_of
 
-NONE = Interval(math.nan, math.nan, math.nan)
 FOUND = {
     "churn": Interval(0.042, 0.039, 0.045),
     "accuracy_gain": Interval(0.006, -0.001, 0.013),

@@ -125,6 +125,8 @@ def test_the_mean_over_benchmarks_equals_loops_and_scipy():
     assert found.to_dict()["pooled"]["benchmarks"] == 3
     less = pooled(old, new, np.where(task == "b", "", task))
     assert "); 200 without a value are left out." in " ".join(str(less).split())
+    alike = pooled(np.zeros(6, int), np.ones(6, int), np.repeat(["a", "b"], 3))
+    assert alike.pooled.p == alike.p == 2.0**-5  # that of their signs
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -178,12 +180,6 @@ def test_a_small_benchmark_without_a_change_may_change(small):
     gains = (pooled(old[:2000], new[:2000], of).pooled.gain for of in tasks)
     wide, narrow = (of.high - of.low for of in gains)
     assert wide < 1.3 * narrow
-
-
-def test_flips_that_are_all_alike_have_the_p_of_their_signs():
-    task = np.repeat(["a", "b"], 3)
-    found = pooled(np.zeros(6, int), np.ones(6, int), task)
-    assert found.pooled.p == found.p == 2.0**-5
 
 
 def test_clusters_and_runs_widen_the_mean():

@@ -84,12 +84,8 @@ def test_examples_that_are_all_alike_have_no_interval_of_scores(examples, runs):
 
 
 def test_an_infinite_nll_has_no_interval():
-    side = ScannedSide(
-        np.zeros((1, 4), np.int32),
-        np.full((1, 4), 0.5, np.float32),
-        np.array([[-0.7, -0.7, -0.7, -np.inf]], np.float32),
-        np.full((1, 4), 0.5, np.float32),
-    )
+    half, own = np.full((1, 4), 0.5, np.float32), [[-0.7, -0.7, -0.7, -np.inf]]
+    side = ScannedSide(np.zeros((1, 4), np.int32), half, np.float32(own), half)
     found = intervals(Scanned(side, side), np.zeros(4, int), resamples=100)
     assert found["nll_old"].value == np.inf
     assert np.isnan([found["nll_old"].low, found["nll_old"].high]).all()

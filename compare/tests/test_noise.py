@@ -61,10 +61,7 @@ def solves(value, of_examples, normal, of_runs, freedom, tail):
     return error == pytest.approx(abs(value), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "old, new, of_runs, moved",
-    [(2, 3, 0, 0.3), (3, 3, 0.6, 0.5)],
-)
+@pytest.mark.parametrize("old,new,of_runs,moved", [(2, 3, 0, 0.3), (3, 3, 0.6, 0.5)])
 def test_p_with_runs_on_both_sides_solves_its_equation(old, new, of_runs, moved):
     """`churn = mean + effects of both runs + excess [of two versions] + remainder`."""
     scanned = sides(1, old, new, moved, of_runs)
@@ -178,13 +175,12 @@ def test_the_floor_of_networks_is_for_new_runs_and_that_of_samples_for_these(rng
 
 
 def test_runs_are_aligned_and_doubted_as_versions_are():
-    truth, old = np.arange(40) % 2 == 0, np.arange(40) % 2 == 0
-    old[:4] ^= True
-    first = {"label": np.where(truth, "TRUE", "FALSE"), "prediction": [*map(str, old)]}
-    for label, prediction in ((truth, truth), (truth + 0, truth + 0)):
-        second = {"label": label[::-1], "prediction": prediction[::-1]}
-        ids = {"id": np.arange(40)}, {"id": np.arange(40)[::-1]}
-        found = noise_floor(first | ids[0], second | ids[1])["prediction"]
+    ids, truth = np.arange(40), np.arange(40) % 2 == 0
+    first = {"id": ids, "label": np.where(truth, "TRUE", "FALSE")}
+    first["prediction"] = [*map(str, truth ^ (ids < 4))]
+    for of in (truth[::-1], truth[::-1] + 0):
+        second = {"id": ids[::-1], "label": of, "prediction": of}
+        found = noise_floor(first, second)["prediction"]
         assert found["runs_differ"].value == 0.1 and found.of_runs == (0.9, 1)
     runs = ({"prediction": [a, b] * 20} for a, b in (("cat", "dog"), ("Cat", "Dog")))
     fails("'cat' and 'Cat', 'dog' and 'Dog' differ only in spell", noise_floor, *runs)
@@ -207,6 +203,9 @@ def test_noise_by_hand():
     broken, mended = (1 + 1 + 1 / 3 + 1 / 6) / 4, (1 / 6 + 1 / 3) / 4
     assert beyond["excess_nfr"].value == pytest.approx(broken - expected)
     assert beyond["excess_pfr"].value == pytest.approx(mended - expected)
+    # Runs that differ by noise alone lower a variance by half of it.
+    parts = (0.0, np.array(0.8), 1), (0.0, np.array(0.1), 1)
+    assert uncertainty(np.array(1.0), *parts).total == pytest.approx(1 - 0.9 / 2)
 
 
 @pytest.mark.parametrize("clusters", [None, np.arange(1200) // 3])
@@ -263,8 +262,3 @@ def test_settings_of_a_noise_floor_that_make_no_sense_are_refused():
         fails(f"^{name} must ", noise_floor, *runs, **{name: value}, of=ValueError)
     for name, value in (("tolerance", 1), ("normalize", "squad"), ("grades", {"A": 1})):
         fails(f"{name} (is|are) for", noise_floor, [0, 1], [0, 0], **{name: value})
-
-
-def test_runs_that_differ_by_noise_alone_lower_a_variance_by_half_of_it():
-    parts = (0.0, np.array(0.8), 1), (0.0, np.array(0.1), 1)
-    assert uncertainty(np.array(1.0), *parts).total == pytest.approx(1 - 0.9 / 2)

@@ -84,7 +84,7 @@ def test_numbers_are_those_of_float64(kinds, dtype):
     np.testing.assert_allclose(found.kl, kl, rtol=1e-4, atol=1e-5)
 
 
-def test_near_certainty_nothing_cancels():
+def test_near_certainty_and_far_from_it_nothing_cancels():
     sure = np.array([[[20.0, 0.0, 1.0]]])
     _, found = pair_of(sure, sure, labels=np.array([0]))
     logs = log_probs(sure, "logits")[0, 0]
@@ -93,9 +93,6 @@ def test_near_certainty_nothing_cancels():
     np.testing.assert_allclose(found.old.label_log_prob, [[wanted]], rtol=1e-6)
     wanted = (p[1] + p[2]) ** 2 + p[1] ** 2 + p[2] ** 2
     np.testing.assert_allclose(found.old.brier, [[wanted]], rtol=1e-6)
-
-
-def test_the_label_far_below_the_top_is_told_exactly():
     far = np.array([[[0.0, -90.0, -300.0]] * 3])
     _, found = pair_of(far, -far, labels=np.array([0, 1, 2]))
     assert_close(found.old.label_log_prob, [[0.0, -90.0, -300.0]])
@@ -198,6 +195,8 @@ def test_every_fault_of_both_sides_is_told_with_its_run():
     said = r"^old: 2 of 60 examples have NaN logits, for example ids 7 \(run 1\), "
     said += r"9 \(run 0\); new: 60 of 60 .* infinite logits, .* ids 0, 1, 2, \.\.\.$"
     fails(said, pair_of, old, new)
+    side = Table("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
+    fails(r"2 of 4 .* from 0 to 1, .* 1, 2", scan, Pair(side, side, np.arange(4), 2))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -210,11 +209,6 @@ def test_probabilities_of_a_few_digits_still_sum_to_one(digits, classes, dtype):
     probs[0, 7, 0] += round(off + classes * 10.0**-digits, digits)
     sides = probs.astype(dtype), probs
     fails("^old: 1 of 2000 .* sum to one", pair_of, *sides, kinds=KINDS[1:] * 2)
-
-
-def test_predicted_classes_that_do_not_exist():
-    side = Table("old.csv", "classes", np.array([[0, -1, 5, 1]]), ("a", "b"))
-    fails(r"2 of 4 .* from 0 to 1, .* 1, 2", scan, Pair(side, side, np.arange(4), 2))
 
 
 N, C, R = 30, 4, 2

@@ -235,11 +235,7 @@ def written(rng, tmp_path):
 
 
 def _index(**fields):
-    def change(folder):
-        index = json.loads((folder / store.INDEX).read_text())
-        (folder / store.INDEX).write_text(json.dumps({**index, **fields}))
-
-    return change
+    return _bytes(store.INDEX, lambda c: json.dumps(json.loads(c) | fields).encode())
 
 
 def _shard(part, array):

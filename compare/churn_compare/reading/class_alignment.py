@@ -501,10 +501,8 @@ def _no_class(
     top = int(count.argmax())
     if count[top] > of.of_scores.size / 2 and not (labels == top).any():
         where = f"{count[top]:,} of {of.of_scores.size:,} rows"
-        return (
-            f"{pair.class_name(top)!r} has the highest score in {where} and is never a "
-            "label"
-        )
+        said = f"{pair.class_name(top)!r} has the highest score in {where}"
+        return f"{said} and is never a label"
     return ""
 
 
@@ -537,7 +535,7 @@ def _renamed(pair: Pair, who: str, every: np.ndarray, labels: Any) -> list[Doubt
     wrong = np.clip(1 - right.mean(), 0.01, 0.99)
     least = np.log(_CHANCES * np.count_nonzero(of_labels)) / -np.log(wrong)
     found, never = [], of_labels >= max(least, few)
-    never[np.unique(every)] = False
+    never[every] = False
     for label in np.flatnonzero(never).tolist():
         instead = np.bincount(predicted[:, labels == label].reshape(-1))
         other = int(instead.argmax())

@@ -180,18 +180,15 @@ def _whole(values: np.ndarray, what: str, hint: str = "") -> np.ndarray:
 # Spelling
 
 
-def _visible(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text)
-    return "".join(c for c in text if unicodedata.category(c) != "Cf")
-
-
 def similar_classes(
     names: Sequence[str], sides: Sequence[Collection[int]], labels: Collection[int]
 ) -> list[Doubt]:
     """A doubt if classes look alike and one spelling is not known everywhere."""
     groups = collections.defaultdict(list)
     for number, name in enumerate(names):
-        plain = _JOINTS.sub("", _visible(name).casefold()) or name
+        text = unicodedata.normalize("NFKC", name)
+        text = "".join(c for c in text if unicodedata.category(c) != "Cf")
+        plain = _JOINTS.sub("", text.casefold()) or name
         groups[plain].append(number)
     found = []
     for first, *others in groups.values():

@@ -49,7 +49,7 @@ def _items(text: str) -> list[str]:
                 continue
             if isinstance(found, list | tuple | set):
                 return [
-                    str(x).lower() if x is True or x is False else str(x) for x in found
+                    str(x).lower() if isinstance(x, bool) else str(x) for x in found
                 ]
     inside = _BRACKETS.fullmatch(text)
     text = inside[1] if inside else text

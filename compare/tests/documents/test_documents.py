@@ -6,7 +6,6 @@ import re
 
 import matplotlib
 import numpy as np
-import pytest
 
 from churn_compare.documents import (
     Card,
@@ -62,7 +61,7 @@ def every_block(text):
     ]
 
 
-def test_a_name_is_nothing_but_text_on_the_page():
+def test_a_name_is_nothing_but_text_in_every_form():
     page = html_page(Document(EVIL, [EVIL], every_block(EVIL), EVIL))
     body = page[page.index("<body>") : page.index("</body>")]
     assert EVIL not in page and "<b>" not in page and "\x1b" not in page
@@ -73,16 +72,10 @@ def test_a_name_is_nothing_but_text_on_the_page():
         *("dd", "br", "section", "details", "summary", "figure", "svg", "figcaption"),
     }
     assert html.unescape(body).count(SEEN) >= 31
-
-
-@pytest.mark.parametrize("width", [60, 200])
-def test_a_name_is_nothing_but_text_in_a_terminal(width):
-    said = plain_text(Document(EVIL, blocks=every_block(EVIL)), width)
-    assert not {"\x1b", "\u202e"} & set(said)
-    assert said.count("<b>&") >= 15
-
-
-def test_a_name_is_nothing_but_text_in_markdown():
+    for width in (60, 200):
+        said = plain_text(Document(EVIL, blocks=every_block(EVIL)), width)
+        assert not {"\x1b", "\u202e"} & set(said)
+        assert said.count("<b>&") >= 15
     text = markdown(Document("a", blocks=every_block("a|b<i>*x* @you")))
     inline = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert "@you" not in inline and "<i>" not in inline and "a|b" not in inline
@@ -133,15 +126,12 @@ def test_a_level_of_detail_decides_what_a_writer_shows():
     assert said == "t -> u\na; b\nverdict\n\ns\nsummary\n\nf\nfull\nG\nfolded\n"
 
 
-def test_a_narrow_terminal_has_fewer_columns():
+def test_a_narrow_terminal_has_fewer_columns_and_no_broken_number():
     for kind, of in (("plain", {"from_width": 80}), ("compare", {"detail": "full"})):
         columns = ["a", Column("much more", **of)]
         table = Table(columns, [("1" * 40, "2" * 36)], kind=kind)
         wide, narrow = (plain_text(Document("", blocks=[table]), n) for n in (80, 79))
         assert "much more" in wide and "much more" not in narrow and "1" in narrow
-
-
-def test_tables_without_frames_never_break_a_number():
     table = Table(["", "Value"], [("a long name " * 9, "123,456.789")], kind="compare")
     said = plain_text(Document("", blocks=[table]), 40)
     assert "123,456.789" in said and "│" not in said
@@ -174,12 +164,9 @@ def test_columns_of_a_group_share_a_heading_and_numbers_keep_their_sign():
     assert "default-src 'none'" in page  # nothing can be loaded
 
 
-def test_records_are_csv_at_full_precision():
+def test_records_are_csv_at_full_precision_and_files_are_written_whole(tmp_path):
     rows = [{"a": "x,y", "b": 0.1, "c": np.float32(0.5)}, {"a": 1, "b": math.inf}]
     assert csv_text(Records("abc", rows)) == 'a,b,c\n"x,y",0.1,0.5\n1,,\n'
-
-
-def test_files_are_written_whole(tmp_path):
     paths = write_files(tmp_path / "new", {"a.txt": "é", "b.bin": b"\x00"})
     assert paths["a.txt"].read_bytes() == "é".encode()
     assert paths["b.bin"].read_bytes() == b"\x00"

@@ -631,8 +631,8 @@ def test_logs_of_inspect_of_every_kind(tmp_path, capsys):
     assert "4 samples, 1 with an error" in found.read[1]
     assert "status error" in found.read[0] and "left out: grid.c" in found.read[0]
     for name in ("answer", "error", "id", "input_hash", "label"):  # taken
-        row = {v: {name: {"value": v, "answer": "x"}} for v in "CI"}
-        found = compare_outcomes(*logs([row["C"]] * 2, [row["C"], row["I"]]))
+        right, wrong = ({name: {"value": v, "answer": "x"}} for v in "CI")
+        found = compare_outcomes(*logs([right, right], [right, wrong]))
         means = [of.value for of in found[f"{name},score"].quantities.values()][:2]
         assert means == [1, 0.5]  # of old and new
         assert found["answer"]["share_changed"].value == 0 and found.examples == 2

@@ -182,7 +182,7 @@ def test_stability_and_excess_by_hand():
     assert "stability_new" not in found and "within_new" not in found
 
 
-def test_errors_fall_where_values_come_nearer():
+def test_errors_fall_where_values_come_nearer_than_a_tolerance():
     target = np.array([0.0, 1.0, 2.0])
     old, new = np.array([[1.0, 1.0, 4.0]]), np.array([[0.5, 1.0, 5.0]])
     measure = Measure("v", "value", old, new, target=target, tolerance=0.6)
@@ -191,6 +191,10 @@ def test_errors_fall_where_values_come_nearer():
     assert found["share_worse"].value == pytest.approx(1 / 3)
     assert found["share_better"].value == 0.0
     assert found["mean_distance"].value == pytest.approx(0.5)
+    a, b = np.array([[100.0, 100.0, 0.0]]), np.array([[95.0, 94.0, 0.0]])
+    measure = Measure("v", "value", a, b, tolerance=0.05, relative=True)
+    size = measure.distance(a[0], b[0])  # the tolerance is a share of the larger
+    assert measure.beyond(size, a[0], b[0]).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("kind", ["set", "ranking"])
@@ -210,10 +214,3 @@ def test_distances_are_those_of_jaccard_and_of_scipys_kendall(kind, rng):
     found = compare_outcomes(*({kind: of} for of in sides))[kind]
     expected = np.mean([distance(*pair) for pair in zip(*sides)])
     assert found["mean_distance"].value == pytest.approx(expected)
-
-
-def test_a_relative_tolerance_is_a_share_of_the_larger():
-    a, b = np.array([[100.0, 100.0, 0.0]]), np.array([[95.0, 94.0, 0.0]])
-    measure = Measure("v", "value", a, b, tolerance=0.05, relative=True)
-    size = measure.distance(a[0], b[0])
-    assert measure.beyond(size, a[0], b[0]).tolist() == [False, True, False]

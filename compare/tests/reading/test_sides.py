@@ -403,7 +403,7 @@ def test_one_score_decides_in_its_own_precision(tmp_path):
     assert large.values[0].argmax(axis=1).tolist() == [1]
 
 
-def test_booleans_are_the_same_classes_in_every_form(tmp_path):
+def test_booleans_and_views_of_strings_are_the_same_in_every_form(tmp_path):
     truth = np.arange(N) % 5 == 0
     for given in (*_tables(tmp_path, {"y_pred": truth}), {"y_pred": truth.tolist()}):
         side = read_side(given)
@@ -411,6 +411,8 @@ def test_booleans_are_the_same_classes_in_every_form(tmp_path):
         np.testing.assert_array_equal(side.values[0], truth)
     side = read_side({"prediction": ["true", "true"], "label": [1, 0]})
     np.testing.assert_array_equal(side.values, [[1, 1]])
+    pq.write_table(pa.table({"id": VIEWS, "class": P}), tmp_path / "a.parquet")
+    assert read_side(tmp_path / "a.parquet").ids.tolist() == list("abcd")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
@@ -572,11 +574,6 @@ def test_a_kind_that_does_not_fit_is_refused_and_may_be_left_out(tmp_path):
     assert read_side(names, kind="classes").class_names == ("a", "b")
 
 
-def test_views_of_strings_in_parquet_are_strings(tmp_path):
-    pq.write_table(pa.table({"id": VIEWS, "class": P}), tmp_path / "a.parquet")
-    assert read_side(tmp_path / "a.parquet").ids.tolist() == list("abcd")
-
-
 def test_headers_that_look_odd_are_read(tmp_path):
     """Names that are numbers, and words that stand below them."""
     for text, more in (
@@ -595,7 +592,9 @@ def test_headers_that_look_odd_are_read(tmp_path):
 def test_accounts_say_how_a_file_is_written(tmp_path):
     side = read_side(_text(tmp_path / "a.csv", ";", ","))
     assert side.account.read[-2:] == ("separated by semicolons", "with decimal commas")
-    path = tmp_path / "c.csv"
+    path = _write(tmp_path / "c.csv", _columns(LOGITS, "logit_"))
+    path.write_text(path.read_text()[:-3])
+    assert "may be cut short" in read_side(path).notes[0]
     path.write_text('id;score;set\na;"1,5";"1,2"\nb;3;"2,4"\n')
     found = read_outcomes(path)
     assert found.columns["score"].tolist() == [[1.5, 3.0]]
@@ -627,14 +626,11 @@ def test_parts_of_one_table_are_refused_with_a_line_that_merges(ending, tmp_path
     _refused(folder, "2 parts of one table, a Delta table: write its current version")
 
 
-def test_what_is_not_there_is_said(tmp_path):
+def test_what_is_not_there_or_no_text_is_said(tmp_path):
     _refused(tmp_path / "no.npy", "there is no such file")
     _refused(tmp_path, "is a folder without predictions.npz")
     _refused(tmp_path / "\udce9.npz", "its path is not in UTF-8; rename it")
     fails("in UTF-8; rename it", read_outcomes, tmp_path / "\udce9.jsonl")
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path):
     buffers = map(pa.py_buffer, (np.array([0, 1, 2], np.int32), b"a\xff"))
     text = pa.StringArray.from_buffers(2, *buffers)
     table = pa.table({"id": text, "prediction": [0, 1]})
@@ -656,12 +652,6 @@ def test_truncated_files_are_refused(form, rng, tmp_path):
     for length in rng.integers(1, len(whole), 20):
         path.write_bytes(whole[:length])
         fails(f"^{path}: ", read_side, path)
-
-
-def test_a_csv_without_a_last_line_end_is_noted(tmp_path):
-    path = _write(tmp_path / "p.csv", _columns(LOGITS, "logit_"))
-    path.write_text(path.read_text()[:-3])
-    assert "may be cut short" in read_side(path).notes[0]
 
 
 def test_facts_of_another_tool_are_no_harm(tmp_path):
