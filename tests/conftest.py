@@ -68,6 +68,13 @@ def refused(capsys):
     return run
 
 
+@pytest.fixture(scope="module")
+def collected():
+    """What a file's tests leave behind is collected there, not in another's tests."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
 def own_columns(monkeypatch):
     """Columns that a test registers are forgotten after it."""

@@ -48,26 +48,19 @@ def vocabulary(tmp_path):
 def folder(tmp_path):
     parts = {"train": HEADLINES[:4], "test": HEADLINES[4:]}
     for split, rows in parts.items():
-        with (tmp_path / f"{split}.csv").open(
-            "w", newline="", encoding="utf-8"
-        ) as file:
+        path = tmp_path / f"{split}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     return tmp_path
 
 
-def _ragged(rng, count, largest=90):
-    lengths = rng.integers(1, 9, count)
-    tokens = rng.integers(1, largest + 1, lengths.sum()).astype(np.uint32)
-    return tokens, np.concatenate([[0], np.cumsum(lengths)]), np.arange(count) % 3
-
-
 def _arrays(rng):
-    names = ("{}_tokens", "{}_offsets", "{}_label")
-    return {
-        name.format(split): value
-        for split, count in (("train", 30), ("test", 12))
-        for name, value in zip(names, _ragged(rng, count))
-    }
+    found = {}
+    for split, count in (("train", 30), ("test", 12)):
+        offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 9, count))])
+        found[f"{split}_tokens"] = rng.integers(1, 91, offsets[-1]).astype(np.uint32)
+        found |= {f"{split}_offsets": offsets, f"{split}_label": np.arange(count) % 3}
+    return found
 
 
 def _saved(tmp_path, arrays):

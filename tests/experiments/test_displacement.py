@@ -14,11 +14,7 @@ from churn_jax.methods import ERM, UNKNOWN_LOGIT, BackwardCompatible
 from churn_jax.reports.artefacts import read_study
 from churn_jax.studies import DataConfig, preset, run_study
 from churn_jax.studies.study import FinishedStudy
-from experiments.elodi.displacement import (
-    displacement_report,
-    main,
-    write_displacement,
-)
+from experiments.elodi.displacement import displacement_report, main, write_displacement
 from experiments.elodi.displacement_figures import flip_kinds, flip_ranks
 from experiments.elodi.displacement_numbers import (
     DisplacementOptions,
@@ -59,9 +55,7 @@ def folder(tmp_path_factory):
 def report(folder):
     parts = []
     found = displacement_report(
-        *(folder, "old", "new", FEW),
-        heterogeneous=("old", "new"),
-        on_part=parts.append,
+        *(folder, "old", "new", FEW), heterogeneous=("old", "new"), on_part=parts.append
     )
     assert len(parts) == 6
     return found

@@ -213,8 +213,7 @@ def options_and_arrays(**given):
 
 _compiled = jax.jit(value_and_gradients, static_argnums=(0, 1))
 _value = jax.jit(
-    lambda loss, options, arrays: loss(**arrays, **dict(options)),
-    static_argnums=(0, 1),
+    lambda loss, options, arrays: loss(**arrays, **dict(options)), static_argnums=(0, 1)
 )
 
 

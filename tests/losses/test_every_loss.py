@@ -163,8 +163,7 @@ def transformed(name):
 
 @every_case
 @pytest.mark.parametrize(
-    "transform",
-    ["sharded", pytest.param("shard_map and vmap", marks=pytest.mark.slow)],
+    "transform", ["sharded", pytest.param("shard_map and vmap", marks=pytest.mark.slow)]
 )
 def test_transforms_and_leading_axes_change_nothing(case, transform):
     found, (expected, _) = transformed(transform)[case.name], evaluate(case, *draw(12))

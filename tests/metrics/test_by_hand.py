@@ -72,10 +72,7 @@ TINY = np.float32([[[0.0, -200.0]], [[0.0, -201.0]]])
 ONE_TINY = np.float32([[[0.0, -200.0]], [[0.0, 0.0]]])
 ONE_NEVER = np.float32([[[0.0, -INF]], [[0.0, 0.0]]])
 OTHER = 0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(0.5 / 0.25)
-PROBABLE = {
-    "member_logits": log([[0.5, 0.5]], [[0.25, 0.75]]),
-    "labels": np.array([0]),
-}
+PROBABLE = {"member_logits": log([[0.5, 0.5]], [[0.25, 0.75]]), "labels": np.array([0])}
 
 PROBS = log([0.5, 0.25, 0.25], [0.125, 0.75, 0.125])
 NEVER = np.float32([[0.0, -INF, -INF]] * 2)
@@ -169,10 +166,7 @@ ROWS = [
     ),
     of("ensemble_reference_curve", PROBABLE, [1.5 * LOG2, -np.log(0.375)]),
     of(
-        "ensemble_reference_curve",
-        PROBABLE,
-        [LOG2, -np.log(0.375)],
-        subsets="prefixes",
+        "ensemble_reference_curve", PROBABLE, [LOG2, -np.log(0.375)], subsets="prefixes"
     ),
     of("accuracy", labelled(PROBS, 0, 2), 0.5),
     of("accuracy", labelled(np.zeros((2, 3)), 0, 1), 0.5),  # a tie: the lower class

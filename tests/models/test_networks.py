@@ -1,6 +1,5 @@
 """What all networks share: names, sizes, precision, remat, batch norm, dropout."""
 
-import json
 from functools import cache, partial
 
 import flax.linen as nn
@@ -11,7 +10,6 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from churn_jax import models
-from churn_jax.configuration.codec import to_json
 from churn_jax.configuration.training import Seeds
 from churn_jax.data.augment import Augmentation
 from churn_jax.ensembles import from_linen
@@ -32,7 +30,6 @@ from churn_jax.models import (
     WideResNet,
 )
 from churn_jax.studies import ModelConfig
-from churn_jax.training.checkpoint import difference
 from tests.devices import over_devices
 from tests.models import numpy_networks
 from tests.models.linen_networks import (
@@ -160,6 +157,7 @@ def test_a_network_has_the_settings_that_it_is_given_and_the_same_parameters(nam
     for field, value, message in (
         ("activation", "tanh", "activation must be one of relu, smelu"),
         ("dropout", 1.0, r"at least 0 and below 1; got 1\.0"),
+        ("dropout", -0.1, r"at least 0 and below 1; got -0\.1"),
     ):
         with pytest.raises(ValueError, match=message):
             _network(name, **{field: value})
@@ -341,17 +339,6 @@ def test_inputs_of_another_rank_or_dtype_are_refused(name):
     other, message = ("f4", "integer ids") if name == "bert" else ("u1", "normalised")
     with pytest.raises(TypeError, match=f"{message}; got {np.dtype(other)}"):
         jax.eval_shape(model.init, jax.random.key(0), x.astype(other))
-
-
-def test_dropout_is_part_of_a_studys_identity():
-    plain = ModelConfig(features=(4,))
-    dropping = ModelConfig(features=(4,), init="uniform", dropout=0.2)
-    assert dropping.build(5).name == "mlp-uniform-dropout0.2"
-    texts = (json.dumps(to_json(config)) for config in (plain, dropping))
-    assert "dropout" in difference(*texts)
-    for share in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=f"at least 0 and below 1; got {share}"):
-            ModelConfig(dropout=share).build(5)
 
 
 test_a_network_that_cannot_be_made_is_refused = refusals(

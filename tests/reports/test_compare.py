@@ -166,9 +166,8 @@ def test_comparison_with_the_baseline_by_hand(summaries):
     halting = got["halting"]
     assert halting["churn"].difference.runs == 2 and np.isnan(halting["churn"].p)
     np.testing.assert_allclose(halting["accuracy"].difference.difference, 0.15, 1e-6)
-    np.testing.assert_allclose(
-        halting["accuracy"].difference.p, 1 - 2 / np.pi * np.arctan(3), rtol=1e-5
-    )
+    p = halting["accuracy"].difference.p
+    np.testing.assert_allclose(p, 1 - 2 / np.pi * np.arctan(3), rtol=1e-5)
     # Two runs are no test, and no other p pays for them.
     assert accuracy_p == accuracy.p and np.isnan(halting["accuracy"].p)
     rest = {name: s for name, s in summaries.items() if name != "baseline"}
@@ -209,54 +208,37 @@ def test_the_interval_holds_zero_exactly_where_the_adjusted_p_is_not_below_5_per
     assert change.interval is None and change.effect == (runs == 20)
 
 
-@pytest.mark.parametrize(
-    ("what", "difference", "stderr", "p", "runs", "expected"),
-    [
-        (
-            *("churn", -0.0211, 0.003, 0.00123, 10),
-            "reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)",
-        ),
-        (
-            *("churn", 0.0211, 0.003, 0.0001, 10),
-            "increases churn by 2.1 points (1.4 to 2.8; p < 0.001)",
-        ),
-        (
-            *("churn", -0.0031, 0.003, 0.7, 10),
-            "no detectable effect on churn (-0.3 points, -1.0 to +0.4; p = 0.700)",
-        ),
-        (  # no end of an interval is shown as zero
-            *("churn", -0.0275, 0.01205, 0.048, 10),
-            "reduces churn by 2.75 points (0.02 to 5.48; p = 0.048)",
-        ),
-        (  # an accident, whatever p says
-            *("accuracy", -0.08, 0.0001, 0.001, 2),
-            "too few runs to test accuracy (2 in common)",
-        ),
-        (
-            *("churn", -0.02, 0.0, 0.25, 3),
-            "no detectable effect on churn (-2.00 points; p = 0.250)",
-        ),
-        (  # small errors keep two digits
-            *("accuracy", -0.01, 0.0004, 0.01, 10),
-            "lowers accuracy by 1.00 points (0.91 to 1.09; p = 0.010)",
-        ),
-        (
-            *("accuracy", 0.01, 0.002, 0.01, 10),
-            "raises accuracy by 1.0 points (0.5 to 1.5; p = 0.010)",
-        ),
-        (
-            *("prediction_difference", -0.0741, 0.0012, 0.0001, 20),
-            "reduces Δ₁ by 0.0741 (0.0716 to 0.0766; p < 0.001)",
-        ),
-        (
-            *("prediction_difference", 0.0003, 0.0012, 0.8, 20),
-            "no detectable effect on Δ₁ (+0.0003, -0.0022 to +0.0028; p = 0.800)",
-        ),
-    ],
-)
-def test_verdicts_say_no_more_than_was_found(
-    what, difference, stderr, p, runs, expected
-):
-    change = Change(what, Difference(difference, stderr, np.nan, p, runs), p)
+# Quantity, difference, standard error, p and runs, and what is said of them. No end of
+# an interval is shown as zero, small errors keep two digits, and what two runs show is
+# an accident, whatever p says.
+VERDICTS = """
+churn -0.0211 0.003 0.00123 10
+reduces churn by 2.1 points (1.4 to 2.8; p = 0.001)
+churn 0.0211 0.003 0.0001 10
+increases churn by 2.1 points (1.4 to 2.8; p < 0.001)
+churn -0.0031 0.003 0.7 10
+no detectable effect on churn (-0.3 points, -1.0 to +0.4; p = 0.700)
+churn -0.0275 0.01205 0.048 10
+reduces churn by 2.75 points (0.02 to 5.48; p = 0.048)
+accuracy -0.08 0.0001 0.001 2
+too few runs to test accuracy (2 in common)
+churn -0.02 0.0 0.25 3
+no detectable effect on churn (-2.00 points; p = 0.250)
+accuracy -0.01 0.0004 0.01 10
+lowers accuracy by 1.00 points (0.91 to 1.09; p = 0.010)
+accuracy 0.01 0.002 0.01 10
+raises accuracy by 1.0 points (0.5 to 1.5; p = 0.010)
+prediction_difference -0.0741 0.0012 0.0001 20
+reduces Δ₁ by 0.0741 (0.0716 to 0.0766; p < 0.001)
+prediction_difference 0.0003 0.0012 0.8 20
+no detectable effect on Δ₁ (+0.0003, -0.0022 to +0.0028; p = 0.800)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(("given", "expected"), [*zip(VERDICTS[::2], VERDICTS[1::2])])
+def test_verdicts_say_no_more_than_was_found(given, expected):
+    what, *numbers = given.split()
+    difference, stderr, p, runs = map(float, numbers)
+    change = Change(what, Difference(difference, stderr, np.nan, p, int(runs)), p)
     assert change.verdict == expected
     assert (change.cells[1] == ABSENT) == ("too few" in expected)

@@ -2,7 +2,6 @@
 
 import errno
 import functools
-import gc
 import json
 import os
 import shutil
@@ -26,16 +25,11 @@ from churn_jax.training.checkpoint import (
 )
 
 # A restore that Orbax gives up leaves coroutines that nobody awaited.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning"
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def collected():
-    """Such leftovers are collected here, not in somebody else's test."""
-    yield
-    gc.collect()
+pytestmark = [
+    pytest.mark.usefixtures("collected"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning"),
+]
 
 
 IDENTITY = json.dumps({"epochs": 2, "method": {"class": "ERM"}})
@@ -84,10 +78,8 @@ def assert_is(restored, step):
     assert restored.meta["updates_done"] == step
     assert jax.tree.structure(restored.tree) == jax.tree.structure(tree(step))
     np.testing.assert_array_equal(restored.tree["w"], tree(step)["w"])
-    np.testing.assert_array_equal(
-        jax.random.key_data(restored.tree["key"]),
-        jax.random.key_data(tree(step)["key"]),
-    )
+    keys = (jax.random.key_data(of["key"]) for of in (restored.tree, tree(step)))
+    np.testing.assert_array_equal(*keys)
 
 
 def test_the_newest_comes_back_whole_and_nothing_of_an_empty_folder(two, tmp_path):

@@ -134,9 +134,8 @@ def test_windows_are_learned_as_by_dense_adagrad(run, stream, learned):
     )
     for number, window in enumerate(stream.windows(16)):
         valid = window.mask > 0
-        np.testing.assert_allclose(
-            scores[number][r][valid], wanted[number][valid], **close
-        )
+        found, expected = (of[valid] for of in (scores[number][r], wanted[number]))
+        np.testing.assert_allclose(found, expected, **close)
 
 
 def test_the_first_batch_is_scored_before_anything_is_learned(learned, stream):

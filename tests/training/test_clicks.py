@@ -22,10 +22,8 @@ from tests.training.tiny_clicks import adagrad, few_clicks, tiny_model, tiny_run
 
 VARIED = Seeds(init="varied", order="varied")
 # Everything that may differ after a warm start does, the components' samples too.
-WARM = {
-    "seeds": Seeds(init="fixed", sample="varied"),
-    "one_pass": {"warm_examples": 17},
-}
+WARM = {"seeds": Seeds(init="fixed", sample="varied")}
+WARM["one_pass"] = {"warm_examples": 17}
 BAGGED = ERM(members=2, deploy="mean_probs", member_sample="bootstrap")
 
 
@@ -85,9 +83,7 @@ def test_lines_of_metrics_are_of_the_scores(tmp_path):
             auc = reference.roc_auc(logits[r], labels)
             np.testing.assert_allclose(said["auc"][r], auc, rtol=1e-6)
         wanted = reference.positive_prediction_difference(logits)
-        np.testing.assert_allclose(
-            said["positive_prediction_difference"], wanted, rtol=1e-5
-        )
+        np.testing.assert_allclose(said["positive_prediction_difference"], wanted, 1e-5)
     model = tiny_model()
     with pytest.raises(ValueError, match="tiny is a click model, whose predictions"):
         found.chunks()
@@ -189,9 +185,8 @@ def test_a_pass_goes_on_with_fewer_devices(tmp_path):
     with pytest.raises(Interrupted):
         train_clicks(three, data, tmp_path, on_progress=halt, stop=halt.event)
     result = train_clicks(one, data, tmp_path)
-    np.testing.assert_allclose(
-        result.scores.stream, whole.scores.stream, rtol=1e-4, atol=1e-6
-    )
+    found, expected = result.scores.stream, whole.scores.stream
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_replica_that_breaks_down_leaves_the_others_as_they_are(tmp_path):

@@ -62,10 +62,8 @@ def test_settings_of_jax_that_decide_bits_are_part_of_it(setting, words):
 @pytest.mark.parametrize("count", [45, 3000])
 def test_long_arrays_are_cut_or_show_the_first_value_that_differs(count):
     half = np.full(count, 0.5)
-    rising, late = (
-        np.linspace(0, 1, count),
-        np.where(np.arange(count) == 40, 0.25, half),
-    )
+    rising = np.linspace(0, 1, count)
+    late = np.where(np.arange(count) == 40, 0.25, half)
     a, b, c = (identity(Codistillation(beta=x)) for x in (rising, half, late))
     text = difference(a, b)
     assert text.endswith("here") and len(text) < 140

@@ -64,9 +64,8 @@ def test_best_weights_are_those_of_the_best_validation_epoch(wild):
     np.testing.assert_array_equal(trained.best.epoch, 1 + np.argmax(scores, axis=0))
     assert np.any(np.asarray(trained.best.epoch) < 8)  # else the test shows nothing
     np.testing.assert_allclose(trained.best.score, scores.max(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(
-        accuracy(trained, digits().validation), scores.max(axis=0), rtol=1e-6
-    )
+    found = accuracy(trained, digits().validation)
+    np.testing.assert_allclose(found, scores.max(axis=0), rtol=1e-6)
 
 
 def test_a_folder_of_pixels_on_another_scale_is_refused(wild):
@@ -300,9 +299,7 @@ def test_without_a_terminal_lines_with_times_say_what_happens(capsys, often):
 
 
 def test_time_left_follows_from_finished_work_of_this_launch(monkeypatch, capsys):
-    clock = SimpleNamespace(
-        monotonic=lambda: clock.now, strftime=time.strftime, now=0.0
-    )
+    clock = SimpleNamespace(monotonic=lambda: clock.now, strftime=time.strftime, now=0)
     monkeypatch.setattr(progress, "time", clock)
     shown = Display()
     shown.expect(400.0, "all 4 methods")

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from churn_jax.ensembles import Group, from_linen
+from churn_jax.ensembles import Group
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.models.layers import compiling_for
 from churn_jax.studies import ModelConfig
@@ -26,9 +26,7 @@ TAUGHT = {"teachers": 8}
 def chosen(
     name="", *, platform, image=PHOTO, members=1, teachers=0, batch=128, mesh=(), **more
 ):
-    network = (
-        ModelConfig(name).build(10) if name else from_linen(tiny.TinyNet(slim=True))
-    )
+    network = ModelConfig(name).build(10) if name else tiny.SLIM
     options = {"replicas": 4, "batch_size": batch, "mesh": MeshShape(*mesh), **more}
     method = ERM() if members == 1 else Codistillation(members=members)
     run = Run("a", method, (Group(network, members),), TrainConfig(**options))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from churn_jax import models
-from churn_jax.data import Augmentation
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ERM, AntiDistillation
 from churn_jax.training import MeshShape, OptimizerConfig, Seeds
@@ -29,11 +28,8 @@ MLP, GATE = (
 @functools.cache
 def moved(rates=(), shape=(1, 1, 1), mapping="vmap", algorithms=(), updates=1):
     """How far updates led each of four networks, in two groups; SGD unless named."""
-    run = tiny.make_run(
+    run = tiny.linear_run(
         ERM(members=4),
-        network=tiny.LINEAR,
-        replicas=2,
-        augmentation=Augmentation(),
         mesh=MeshShape(*shape),
         mapping=mapping,
         optimizer=OptimizerConfig(
@@ -82,9 +78,7 @@ test_there_is_a_setting_for_every_network_or_for_none = refusals(
         "algorithms .*one per network of a replica, 2; got 3",
     ),
     call=lambda own: tiny.session_of(
-        tiny.make_run(
-            ERM(members=2), network=tiny.LINEAR, optimizer=OptimizerConfig(**own)
-        )
+        tiny.linear_run(ERM(members=2), optimizer=OptimizerConfig(**own))
     ),
 )
 

@@ -10,9 +10,8 @@ import pytest
 from flax import struct
 
 from churn_jax import losses
-from churn_jax.data import Augmentation
 from churn_jax.methods import LossOutput, Method, coefficient, forward, static
-from churn_jax.training import MeshShape, OptimizerConfig
+from churn_jax.training import MeshShape
 from churn_jax.training.run import stopped_replicas
 from tests.refusals import refusals
 from tests.training import tiny
@@ -53,34 +52,26 @@ class Remembers(Method):
         return LossOutput(loss, {"odd": odd, "weighted": loss}, model_state, memory)
 
 
-def a_run(method=None, *, network=tiny.LINEAR, **options):
-    options = {"replicas": 2, "augmentation": Augmentation(), **options}
-    return tiny.make_run(method or Remembers(members=2), network=network, **options)
-
-
 # Both replicas on every device, and the turns of `vmapped_gradients`.
-MESH = {
-    "mesh": MeshShape(1, 2, 2),
-    "network": dataclasses.replace(tiny.LINEAR, has_convolutions=True),
-}
+MESH = {"mesh": MeshShape(1, 2, 2)}
+MESH["network"] = dataclasses.replace(tiny.LINEAR, has_convolutions=True)
 
 
 @functools.cache
 def history(way="vmap"):
-    stepper = tiny.stepper(a_run(**(MESH if way == "mesh" else {})))
+    options = MESH if way == "mesh" else {}
+    stepper = tiny.stepper(tiny.linear_run(Remembers(members=2), **options))
     return stepper, stepper.history(6)
 
 
 def test_every_update_is_given_what_the_last_one_left():
     stepper, states = history()
-    labels = tiny.dataset().train.labels
+    (part,), labels = stepper.session.parts, tiny.dataset().train.labels
     expected = np.zeros((2, tiny.CLASSES))
     for t, state in enumerate(states):
         np.testing.assert_allclose(state.memory["frequency"], expected, atol=1e-6)
         assert state.memory["updates"].tolist() == [t, t]
-        order = np.asarray(
-            stepper.session.parts[0].inputs(t // tiny.STEPS_PER_EPOCH).order
-        )
+        order = np.asarray(part.inputs(t // tiny.STEPS_PER_EPOCH).order)
         start = t % tiny.STEPS_PER_EPOCH * tiny.BATCH
         rows = labels[order[:, start : start + tiny.BATCH]]
         now = np.stack([np.mean(rows == c, axis=1) for c in range(tiny.CLASSES)], 1)
@@ -103,9 +94,8 @@ def test_a_mesh_remembers_the_same():
 
 @pytest.mark.slow
 def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
-    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
-    run, (_, states) = a_run(optimizer=rates, **MESH), history("mesh")
-    stepper = tiny.stepper(run)
+    run = tiny.linear_run(Remembers(members=2), optimizer=tiny.STOPPING, **MESH)
+    stepper, (_, states) = tiny.stepper(run), history("mesh")
     early, late = stepper.advance(3), stepper.advance(3)
     assert late.alive.tolist() == [True, False]
     stopped = late.stopped_step[1]
@@ -122,8 +112,8 @@ def test_a_stopped_replica_keeps_its_memory_and_its_neighbour_goes_on():
 )
 def test_what_is_not_finite_stops_the_replica_by_name(culprit, name):
     """With a finite loss: what is spoilt is the next update."""
-    run = a_run(Remembers(members=2, **{culprit: np.float32([-1, 2])}))
-    stepper = tiny.stepper(run)
+    method = Remembers(members=2, **{culprit: np.float32([-1, 2])})
+    stepper = tiny.stepper(tiny.linear_run(method))
     state = stepper.advance(4)
     assert state.alive.tolist() == [True, False]
     assert state.stopped_step.tolist() == [-1, 2]
@@ -138,7 +128,7 @@ test_a_memory_of_another_form_is_refused = refusals(
     ("shape", r"'float32\[5\]'.*; got .*'float32\[1, 5\]'"),
     ("local", "must return one memory .* differ along data "),
     call=lambda spoil: tiny.session_of(
-        a_run(Remembers(members=2, spoil=spoil), **MESH)
+        tiny.linear_run(Remembers(members=2, spoil=spoil), **MESH)
     ),
 )
 
@@ -182,13 +172,13 @@ test_what_a_loss_must_not_return_is_one_sentence = refusals(
     ("a device's mean", "Returns.loss: loss must be averaged with batch.mean"),
     ("no state", "must return the model_state of `apply`; got NoneType"),
     ("a list of terms", "terms as a dictionary .* got list"),
-    call=lambda form: tiny.stepper(a_run(Returns(form=form))),
+    call=lambda form: tiny.stepper(tiny.linear_run(Returns(form=form))),
 )
 
 
 def test_a_loss_without_terms_trains_and_stops_by_the_name_of_the_loss():
-    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
-    stepper = tiny.stepper(a_run(Returns(form="no terms"), optimizer=rates))
+    run = tiny.linear_run(Returns(form="no terms"), optimizer=tiny.STOPPING)
+    stepper = tiny.stepper(run)
     state = stepper.advance(6)
     assert state.alive.tolist() == [True, False] and state.sums.shape == (2, 1)
     (stopped,) = stopped_replicas(state, stepper.session.terms)

@@ -124,16 +124,14 @@ def test_the_gradient_is_the_one_of_a_plain_loop(name):
     def objective(params):
         rows = np.asarray(inputs.order)[r, : tiny.BATCH]
         raw, labels = data.images[rows], jnp.asarray(data.labels[rows])
-        counts = None
+        drawn = None
         if method.member_sample == "bootstrap":
-            counts = member_weights(
-                "bootstrap", inputs.sample_key[r], jnp.asarray(rows)
-            )
+            drawn = member_weights("bootstrap", inputs.sample_key[r], jnp.asarray(rows))
         step_key = jax.random.fold_in(inputs.augment_key[r], 0)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         keys = fold(jax.random.fold_in(step_key, 0), jnp.arange(tiny.BATCH))
         images = normalize(augment(raw, keys, config.augmentation), 0.5, 0.25)
-        batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None, counts)
+        batch = Batch(images, labels, jnp.ones(tiny.BATCH), keys, None, drawn)
         states = [member(one.start.model_state[0], m) for m in range(2)]
         out = method.loss(
             forward,

@@ -21,14 +21,7 @@ from churn_jax.methods import ERM, Method
 from churn_jax.models import BatchEnsemble
 from churn_jax.planning.hlo import collectives_of
 from churn_jax.training import MeshShape, OptimizerConfig, Run, Seeds, TrainConfig
-from churn_jax.training.partition import (
-    MEMBER,
-    REPLICA,
-    fetch,
-    join,
-    make_mesh,
-    split,
-)
+from churn_jax.training.partition import MEMBER, REPLICA, fetch, join, make_mesh, split
 from churn_jax.training.session import Session, open_session
 from churn_jax.training.state import TrainState, init_variables
 from churn_jax.training.step import make_step
@@ -181,10 +174,8 @@ def teacher(networks: int, replicas: int = 4, network=SLIM):
 
 def drawn(run, example, mesh=ONE):
     """The first variables of a run, without a session."""
-    slots = P(REPLICA, MEMBER)
-    return init_variables(
-        run, SimpleNamespace(mesh=make_mesh(mesh), slots=slots), example
-    )
+    where = SimpleNamespace(mesh=make_mesh(mesh), slots=P(REPLICA, MEMBER))
+    return init_variables(run, where, example)
 
 
 def make_run(method: Method, *, network=SLIM, **options) -> Run:
@@ -201,6 +192,16 @@ def make_run(method: Method, *, network=SLIM, **options) -> Run:
     }
     groups = (Group(network, method.members // network.heads),)
     return Run("tiny", method, groups, TrainConfig(**options))
+
+
+# The second of two replicas stops soon.
+STOPPING = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
+
+
+def linear_run(method: Method, *, network=LINEAR, **options) -> Run:
+    """A run of two replicas on images as they are."""
+    options = {"replicas": 2, "augmentation": Augmentation(), **options}
+    return make_run(method, network=network, **options)
 
 
 def session_of(run: Run, *, taught_by=None) -> Session:
