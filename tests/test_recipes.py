@@ -126,12 +126,9 @@ def test_a_wheel_without_that_of_churn_compare_creates_nothing(recipe, tmp_path)
     assert (ended, words) == (2, []) and "churn_compare-1.whl is not there" in printed
 
 
-nowhere = pytest.mark.skipif(
+@pytest.mark.skipif(
     bool(requirement(settings_of(ROOT))), reason="pip knows where the package is"
 )
-
-
-@nowhere
 def test_nothing_is_installed_from_an_address_that_nobody_gave(tmp_path):
     ours = {"PATH": os.environ["PATH"], "HOME": "/home/somebody"}
     for recipe in (VM, WORKSTATION):
@@ -201,8 +198,6 @@ def on_cloud(
 
 MACHINE = "Delete it with: gcloud compute tpus tpu-vm delete churn"
 REQUEST = "Delete it with: gcloud compute tpus queued-resources delete churn-request"
-
-
 CREATED, ALL = ["create", "study"], ["create", "study", "delete"]
 TAKEN = ["WAITING_FOR_RESOURCES", "ACTIVE", "PROVISIONING", "ACTIVE"]
 NEVER = ["FAILED", "SUSPENDED", "FAILED"]

@@ -79,28 +79,22 @@ def test_more_records_than_expected_are_kept():
     assert from_source(mixed, test=mixed, validation=0).train.images[1, 0] == 1.5
 
 
-def test_grey_images_among_coloured_ones_are_coloured():
-    grey = [(x[..., 0] if i % 2 else x, y) for i, (x, y) in enumerate(PAIRS)]
+@pytest.mark.parametrize("alpha", [0, 1])
+def test_grey_images_among_coloured_ones_are_coloured_and_opaque(alpha):
+    grey = np.repeat(X[..., :1], 3, axis=-1)
+    colour, grey = (
+        np.insert(x, [3] * alpha, opacity, axis=-1)
+        for x, opacity in ((X, 7), (grey, 255))
+    )
+    mixed = [(x[..., 0] if i % 2 else x, i % 3) for i, x in enumerate(colour)]
     for first in (0, 1):
-        images = from_source({"train": grey[first:], "test": grey[first:]}).test.images
-        assert images.shape[1:] == (6, 6, 3)
-        for i in (0, 1):
-            x = X[i + first]
-            np.testing.assert_array_equal(
-                images[i], x if (i + first) % 2 == 0 else np.repeat(x[..., :1], 3, -1)
-            )
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_grey_images_among_transparent_ones_are_opaque(first):
-    alpha = np.full((6, 6, 1), 7, np.uint8)
-    mixed = [
-        (x[..., 0] if i % 2 else np.concatenate([x, alpha], -1), y)
-        for i, (x, y) in enumerate(PAIRS)
-    ][first:]
-    images = from_source({"train": mixed, "test": mixed}).test.images
-    assert images.dtype == np.uint8 and images.shape[1:] == (6, 6, 4)
-    assert images[:2, ..., 3].max((1, 2)).tolist() == [[7, 255], [255, 7]][first]
+        images = from_source(
+            {"train": mixed[first:], "test": mixed[first:]}
+        ).test.images
+        assert images.dtype == np.uint8
+        for i in (first, first + 1):
+            expected = (grey if i % 2 else colour)[i]
+            np.testing.assert_array_equal(images[i - first], expected)
 
 
 def test_pillow_images_are_converted_to_their_pixels():

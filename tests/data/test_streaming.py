@@ -1,5 +1,7 @@
 """Sets read image by image: cuts, crops, ids, fingerprints, errors, processes."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -183,8 +185,7 @@ def test_reading_is_checked(bad):
 @pytest.mark.slow
 def test_processes_read_what_threads_read(data_dir):
     split = load(data_dir).train
-
-    read = _Draw(split)
+    read = functools.partial(_draw, split)
     here = list(read_ahead(read, 24, batch_size=4, threads=2))
     there = list(read_ahead(read, 24, batch_size=4, threads=2, workers=2))
     assert len(here) == len(there) == 6
@@ -201,9 +202,5 @@ def test_a_reading_process_that_is_killed_is_one_sentence():
         list(_from_processes(batches()))
 
 
-class _Draw:
-    def __init__(self, split):
-        self.split = split
-
-    def __call__(self, i):
-        return self.split.image(i, (9, i))
+def _draw(split, i):
+    return split.image(i, (9, i))

@@ -23,20 +23,6 @@ def prepared(name, raw):
     return load_clicks(str(out), validation=0.0)
 
 
-def diabetes_raw(folder):
-    """Twenty stays, the last one first, half of them readmitted early."""
-    table = prepare.TABLES["diabetes130"]
-    columns = [*table.hashed, "gender", *table.numeric, *table.amounts]
-    lines = [",".join(["encounter_id", "patient_nbr", "readmitted", *columns])]
-    for i in reversed(range(20)):
-        stay = [str(90 + i), f"p{i // 2}", ("<30", ">30")[i % 2]]
-        lines.append(",".join(stay + ["1"] * len(columns)))
-    path = folder / "raw.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("dataset/diabetic_data.csv", "\n".join(lines) + "\n")
-    return path
-
-
 def test_adult_is_the_training_set_and_then_the_test_set(tmp_path, capsys):
     (tmp_path / "adult.data").write_text(f"{ADULT}<=50K\n{ADULT}>50K\n\n")
     (tmp_path / "adult.test").write_text(f"|1x3 Cross validator\n{ADULT}>50K.\n")
@@ -50,7 +36,16 @@ def test_adult_is_the_training_set_and_then_the_test_set(tmp_path, capsys):
 
 
 def test_diabetes_is_sorted_by_stay_and_held_out_by_patient(tmp_path):
-    raw = diabetes_raw(tmp_path)
+    # Twenty stays, the last one first, half of them readmitted early.
+    table = prepare.TABLES["diabetes130"]
+    columns = [*table.hashed, "gender", *table.numeric, *table.amounts]
+    lines = [",".join(["encounter_id", "patient_nbr", "readmitted", *columns])]
+    for i in reversed(range(20)):
+        stay = [str(90 + i), f"p{i // 2}", ("<30", ">30")[i % 2]]
+        lines.append(",".join(stay + ["1"] * len(columns)))
+    raw = tmp_path / "raw.zip"
+    with zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("dataset/diabetic_data.csv", "\n".join(lines) + "\n")
     found = prepared("diabetes130", raw)
     assert found.train.labels.tolist() == [1, 0] * 10
     assert found.sizes == (500, 5000, 5000, 5000, 2)

@@ -213,12 +213,6 @@ def member_kernels(params):
     )
 
 
-def member_biases(params, members, features):
-    """One bias per member, whatever the layer shares; zeros where there is none."""
-    bias = np.asarray(params.get("bias", np.zeros(features)), np.float64)
-    return np.broadcast_to(bias, (members, features))
-
-
 def batch_ensemble(params, x, product):
     """A layer's `[K * B, ...]`, each member with weights of its own.
 
@@ -229,7 +223,9 @@ def batch_ensemble(params, x, product):
     """
     kernels = member_kernels(params)
     parts = np.split(np.asarray(x, np.float64), len(kernels))
-    biases = member_biases(params, len(kernels), kernels.shape[-1])
+    # One per member, whatever the layer shares.
+    biases = np.asarray(params.get("bias", 0.0), np.float64)
+    biases = np.broadcast_to(biases, (len(kernels), kernels.shape[-1]))
     return np.concatenate(
         [product(part, k) + b for part, k, b in zip(parts, kernels, biases)]
     )

@@ -387,16 +387,14 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
         (folder / "methods" / "student" / "predictions-validation.npz").unlink()
         torn = folder / "methods" / "deaf" / "predictions-validation.npz"
         torn.write_bytes(torn.read_bytes()[:-40])
-        path = folder / "methods" / "alike" / "predictions-validation.npz"
-        held_out = load_predictions(path)
-        held_out.logits[1, 0, held_out.labels[0]] = -np.inf
-        save_predictions(path, held_out)
-
-        path = folder / "methods" / "single" / "predictions-validation.npz"
-        held_out = load_predictions(path)
-        held_out.logits[1] = 9 * np.eye(C)[held_out.labels]
-        right = folder / "methods" / "oracle" / path.name
-        save_predictions(right, held_out)
+        for row in ("alike", "oracle"):
+            path = folder / "methods" / row / "predictions-validation.npz"
+            held_out = load_predictions(path)
+            if row == "alike":
+                held_out.logits[1, 0, held_out.labels[0]] = -np.inf
+            else:
+                held_out.logits[1] = 9 * np.eye(C)[held_out.labels]
+            save_predictions(path, held_out)
 
     report = altered(tmp_path, forget)
     for name in ("calibrated_nll", "temperature", "dee"):
@@ -419,15 +417,11 @@ def test_without_validation_predictions_a_row_has_dashes(tmp_path):
 
 def test_equivalents_are_of_rows_that_know_the_same_classes(tmp_path):
     def hide(folder):
-        own = folder / "methods" / "teachers"
-        for name in MEMBERS.values():
-            members = load_members(own / name)
-            members.logits[..., 2] = UNKNOWN_LOGIT
-            save_members(own / name, members)
-        for name in ("predictions.npz", "predictions-validation.npz"):
-            deployed = load_predictions(own / name)
-            deployed.logits[..., 2] = UNKNOWN_LOGIT
-            save_predictions(own / name, deployed)
+        for path in (folder / "methods" / "teachers").glob("*.npz"):
+            of_members = path.name in MEMBERS.values()
+            found = (load_members if of_members else load_predictions)(path)
+            found.logits[..., 2] = UNKNOWN_LOGIT
+            (save_members if of_members else save_predictions)(path, found)
 
     report = altered(tmp_path, hide, columns=["dee", "calibrated_nll"])
     own = numbers(report, "calibrated_nll")["teachers"]

@@ -46,9 +46,6 @@ def updates_markdown(report):
 PAPER = "experiments/elodi/published.csv"
 
 
-GAINS = ("Old → Kd", "Other → Kd")
-
-
 def with_stopped(*wrong):
     """Runs that are wrong at the examples given, then one that stopped."""
     logits = logits_of(classes_with(*wrong, {}), 3)
@@ -80,18 +77,13 @@ PLANNED = [
 ]
 
 
-def write_updates(folder, planned=PLANNED, **facts):
-    stopped = {name: [{"replica": 2}] for name in ("baseline", "none")}
-    methods = rows() | {"absent": None}
-    facts |= {"ids": IDS, "stopped": stopped, "config": {"updates": planned}}
-    return write_study(folder, methods, LABELS, **facts)
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Read only; collected once for all tests."""
-    folder = tmp_path_factory.mktemp("updates") / "study"
-    return reports.collect(write_updates(folder, published=f"{PAPER}:table1/imagenet"))
+    facts = {"published": f"{PAPER}:table1/imagenet", "config": {"updates": PLANNED}}
+    facts["stopped"] = {name: [{"replica": 2}] for name in ("baseline", "none")}
+    folder, methods = tmp_path_factory.mktemp("updates"), rows() | {"absent": None}
+    return reports.collect(write_study(folder, methods, LABELS, ids=IDS, **facts))
 
 
 def means(rates):
@@ -190,10 +182,7 @@ def test_the_section_on_the_page_in_markdown_and_in_the_terminal(written, undraw
     assert remark == (
         "The update Never is not in the table. Absent: it has no predictions yet."
     )
-    text, page = (
-        updates_markdown(written),
-        html_fragment([updates_section(written)]),
-    )
+    text, page = (updates_markdown(written), html_fragment([updates_section(written)]))
     assert remark in text and remark in page
     assert "<h2>Updates</h2>" in page and "No treatment" in page
     assert "Error rate against negative flips" in page
@@ -241,12 +230,17 @@ def test_the_papers_numbers_stand_next_to_ours(written):
     assert bct == "24.66 doubtful [2]" and "24.89" in section.blocks[1].items[1].text
 
 
+def of_paper(folder, table, *planned):
+    """The report of updates of models that are all alike, and the paper's table."""
+    names = {row[side] for row in planned for side in ("old", "new")}
+    logits = dict.fromkeys(["baseline", *(names - {"baseline"})], rows()["kd"])
+    facts = {"published": f"{PAPER}:{table}/imagenet", "config": {"updates": planned}}
+    return reports.collect(write_study(folder, logits, LABELS, **facts))
+
+
 def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
-    planned = [update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")]
-    logits = dict.fromkeys(("v1", "fd_v2", "fd_chain_v3"), rows()["kd"])
-    facts = {"published": f"{PAPER}:table5/imagenet", "config": {"updates": planned}}
-    report = reports.collect(write_study(tmp_path, logits, LABELS, **facts))
-    _, cells = next_to_paper(updates_document(report))
+    planned = update("v1", "fd_v2"), update("fd_v2", "fd_chain_v3")
+    _, cells = next_to_paper(updates_document(of_paper(tmp_path, "table5", *planned)))
     assert cells["V1 → Fd v2", "NFR %, paper"] == "2.90 doubtful [1]"
     assert cells["Fd v2 → Fd chain v3", "NFR %, paper"] == "2.13 doubtful [1]"
 
@@ -254,11 +248,7 @@ def test_a_pair_of_rows_comes_before_the_new_row_alone(tmp_path):
 def test_a_published_number_is_that_of_the_targeted_update_in_any_order(tmp_path):
     planned = [update("none", "kd"), update("baseline", "kd", targeted=True)]
     planned += [update("baseline", "none"), update("kd", "bct"), update("kd", "half")]
-    logits = {**rows(), "bct": rows()["kd"]}
-    facts = {"published": f"{PAPER}:table1/imagenet", "config": {"updates": planned}}
-    facts["stopped"] = {name: [{"replica": 2}] for name in ("baseline", "none")}
-    report = reports.collect(write_study(tmp_path, logits, LABELS, **facts))
-    lines = csv_rows(updates_csv(report))
+    lines = csv_rows(updates_csv(of_paper(tmp_path, "table1", *planned)))
     numbers = {r["label"]: r["paper_new_error"] for r in lines if r["first"] == "1"}
     assert numbers["None → Kd"] == "" and numbers["Baseline → Kd"] == "0.2838"
     assert numbers["Baseline → None"] and numbers["Kd → Bct"]
@@ -281,7 +271,8 @@ def test_updates_are_compared_over_the_runs_that_all_models_have(tmp_path):
     stopped = report("a", logits, stopped=[1])
     fewer = report("b", {k: np.delete(z, 1, axis=0) for k, z in logits.items()})
     for one, other in zip(stopped.updates.whole, fewer.updates.whole, strict=True):
-        assert len(one.changes) == len(other.changes) == 2 * (one.label in GAINS)
+        gains = one.label in ("Old → Kd", "Other → Kd")
+        assert len(one.changes) == len(other.changes) == 2 * gains
         for ours, theirs in zip(one.changes, other.changes, strict=True):
             assert ours.fields == pytest.approx(theirs.fields)
     (table,) = _gains_table(stopped.updates, "baseline")

@@ -10,19 +10,13 @@ import pytest
 from flax import linen as nn
 
 from churn_jax.configuration import replaced
-from churn_jax.data import Augmentation
 from churn_jax.ensembles import from_linen
 from churn_jax.methods import ERM, Codistillation
 from churn_jax.methods.codistillation import stale_disagreement
 from churn_jax.training import OptimizerConfig
 from churn_jax.training.examples import changed_form
 from churn_jax.training.state import Weights
-from tests.integration.test_resume import (
-    lines,
-    make_run,
-    trained,
-    with_interruptions,
-)
+from tests.integration.test_resume import lines, make_run, trained, with_interruptions
 from tests.training import tiny
 from tests.training.digits import digits
 from tests.training.tiny import compilations, read_metrics
@@ -36,21 +30,10 @@ def stale(steps, **options):
     )
 
 
-def linear_run(method, **options):
-    options = {"replicas": 2, "augmentation": Augmentation(), **options}
-    return tiny.make_run(method, network=tiny.LINEAR, **options)
-
-
-def stopped_at_once(stepper):
-    """A session of an equal program whose replica 1 stops after an update."""
-    rates = OptimizerConfig(learning_rate=(0.1, 1e38), weight_decay=0.0)
-    return tiny.stepper(replaced(stepper.run, [("config.optimizer", rates)]))
-
-
 @functools.cache
 def history():
     """The state before the first update and after each of the others."""
-    stepper = tiny.stepper(linear_run(stale(STEPS), ema_decay=0.9))
+    stepper = tiny.stepper(tiny.linear_run(stale(STEPS), ema_decay=0.9))
     return stepper, stepper.history(UPDATES)
 
 
@@ -101,7 +84,9 @@ def test_refreshing_compiles_nothing_and_fetches_nothing():
 
 
 def test_a_stopped_replica_keeps_its_copies_and_its_average():
-    stepper = stopped_at_once(history()[0])
+    stepper, _ = history()  # of an equal program
+    rates = [("config.optimizer", tiny.STOPPING)]
+    stepper = tiny.stepper(replaced(stepper.run, rates))
     early, late = stepper.advance(3), stepper.advance(3)
     assert late.alive.tolist() == [True, False]
     assert early.stopped_step[1] == late.stopped_step[1] >= 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from churn_jax.data import Augmentation, stream
+from churn_jax.data import stream
 from churn_jax.ensembles import Group, from_linen
 from churn_jax.methods import ELODI, ERM, OneToOneDistillation
 from churn_jax.training import MeshShape
@@ -159,13 +159,7 @@ class TestOffline:
         given = vars(linear()) | {"teacher_variables": lambda: others}
         cached = self.cached()[::-1]
         assert np.abs(cached - self.cached()).max() > 1
-        run = tiny.make_run(
-            ELODI(alpha=0.5, top_k=3),
-            network=tiny.LINEAR,
-            replicas=2,
-            sample="bootstrap",
-            augmentation=Augmentation(),
-        )
+        run = tiny.linear_run(ELODI(alpha=0.5, top_k=3), sample="bootstrap")
         ways = Teachers(SimpleNamespace(**given)), Teachers(linear(), cached=cached)
         online, offline = (tiny.stepper(run, taught_by=t).advance(4) for t in ways)
         assert tiny.largest_difference(online.params, offline.params) < 1e-6
