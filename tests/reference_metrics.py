@@ -74,9 +74,8 @@ def fit_temperature(logits, labels):
         return negative_log_likelihood(logits / np.exp(log_t), labels)
 
     options = {"xatol": 1e-10}
-    return np.exp(
-        minimize_scalar(nll, bounds=(-6, 6), method="bounded", options=options).x
-    )
+    found = minimize_scalar(nll, bounds=(-6, 6), method="bounded", options=options)
+    return np.exp(found.x)
 
 
 def calibrated_scores(logits, labels, validation_logits, validation_labels):

@@ -282,9 +282,7 @@ def test_a_study_is_recorded_by_names_that_other_processes_find():
     assert record["methods"][0]["method"]["class"] == f"{__name__}:Mine"
     assert from_json(StudyConfig, record) == config
     record["methods"][0]["method"]["class"] = "gone.methods:Mine"
-    with pytest.raises(
-        ValueError, match=r"methods.\w+.method: gone.* cannot be import"
-    ):
+    with pytest.raises(ValueError, match=r"methods.\w+.method: gone.* cannot be impor"):
         from_json(StudyConfig, record)
 
 

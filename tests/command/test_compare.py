@@ -221,10 +221,7 @@ def test_bad_options_are_one_sentence(files, refused, monkeypatch, words, messag
         ),
         ("--noise r.json s.json --json s.json", "--json: s.json would write over what"),
         (". --json ./study.json", "study.json lies within what is read; name another"),
-        (
-            "store new.npy --json store/index.json",
-            "index.json lies within what is read",
-        ),
+        ("store new.npy --json store/index.json", "index.json lies within what is rea"),
         (". --json index.json", "--json: index.json lies within what is read"),
         ("label . old.npy --out a.csv", "--out: a.csv lies within what is read"),
         (f"label {SIDES} --out ./new.npy", "a queue is a CSV file; name it .csv"),

@@ -430,9 +430,7 @@ test_bad_sharing_is_named = refusals(
     ("mlp", {"bias": "own"}, "bias must be one of member, shared, none; got 'own'"),
     ("mlp", {"kind": "mimo", "repetition": 2.0}, "repetition"),
     ("resnet_v2_8", {}, r"'resnet_v2_8' .*layers"),
-    call=lambda name, sharing: ModelConfig(name, sharing=Sharing(**sharing)).build(
-        10, 4
-    ),
+    call=lambda name, own: ModelConfig(name, sharing=Sharing(**own)).build(10, 4),
 )
 
 

@@ -133,10 +133,9 @@ def test_boxes_at_the_edge_of_coarse_images_are_inside():
 def test_a_crop_is_mirrored_after_it_is_cut_and_pixels_are_cut_as_files_are():
     image = picture(40, 30)
     box = Crop(5.5, 3.25, 25.5, 23.25)
-    plain = decode_crop(encode(image, "PNG"), lambda w, h: box, 10)
-    mirrored = decode_crop(
-        encode(image, "PNG"), lambda w, h: box._replace(flip=True), 10
-    )
+    encoded = encode(image, "PNG")
+    plain = decode_crop(encoded, lambda w, h: box, 10)
+    mirrored = decode_crop(encoded, lambda w, h: box._replace(flip=True), 10)
     np.testing.assert_array_equal(mirrored, plain[:, ::-1])
     np.testing.assert_array_equal(resize_crop(np.asarray(image), box, 10), plain)
     grey = np.asarray(image.convert("L"))

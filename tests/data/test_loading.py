@@ -102,10 +102,7 @@ def test_file_with_two_splits(rng, tmp_path, key):
     arrays = {}
     for split, count in (("train", 50), ("test", 20)):
         names = key.format(split, split, split).split()
-        values = (
-            *_arrays(rng, count),
-            np.array([f"{split}-{i}" for i in range(count)]),
-        )
+        values = *_arrays(rng, count), np.array([f"{split}-{i}" for i in range(count)])
         arrays |= dict(zip(names, values, strict=True))
     data = load(_save(tmp_path / "a.npz", **arrays), validation=10)
     assert [len(s) for s in (data.train, data.validation, data.test)] == [40, 10, 20]
@@ -137,9 +134,8 @@ def test_a_validation_split_of_the_source_is_used_unless_another_is_asked_for(
 
 def test_a_pool_is_cut_the_same_way_every_time(rng, tmp_path):
     images, labels = _arrays(rng, 60)
-    path = _save(
-        tmp_path / "pool.npz", images=images, labels=labels, ids=np.arange(60) + 100
-    )
+    ids = np.arange(60) + 100
+    path = _save(tmp_path / "pool.npz", images=images, labels=labels, ids=ids)
     data = load(path, validation=8)
     parts = (data.train, data.validation, data.test)
     assert [len(part) for part in parts] == [40, 8, 12]

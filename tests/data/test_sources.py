@@ -115,9 +115,8 @@ def test_strings_are_numbered_in_sorted_order(dtype):
     mine = Dataset.from_arrays(X, words, test=(U, words[:20]))
     assert mine.class_names == ("bird", "cat", "dog")
     assert mine.test.labels[:3].tolist() == [2, 1, 0]
-    assert mine.notes == (
-        "Classes are numbered in sorted order: 0 'bird', 1 'cat', 2 'dog'.",
-    )
+    (note,) = mine.notes
+    assert note == "Classes are numbered in sorted order: 0 'bird', 1 'cat', 2 'dog'."
     by_name = from_source({"image": X, "label": words, "id": np.arange(50)})
     assert by_name.class_names == mine.class_names
     assert (by_name.test.labels == 2 - Y[by_name.test.ids]).all()
@@ -141,9 +140,8 @@ class Frame:
 def test_tables_of_frames_are_numbers():
     frame = Frame(age=Y * 10, rate=Y / 7, married=Y > 0)
     table = Dataset.from_arrays(frame, Y, validation=0, test=(frame, Y)).train.images
-    np.testing.assert_array_equal(
-        table, np.stack([Y * 10, Y / 7, Y > 0], 1, dtype="f4")
-    )
+    expected = np.stack([Y * 10, Y / 7, Y > 0], 1, dtype="f4")
+    np.testing.assert_array_equal(table, expected)
     words = Frame(age=Y, work=WORDS[Y], race=WORDS[Y])
     with pytest.raises(DataError, match=r"2 that are not \(work, race\): encode them"):
         Dataset.from_arrays(words, Y)

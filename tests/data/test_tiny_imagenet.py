@@ -61,9 +61,8 @@ def test_it_is_loaded_by_name_from_the_unpacked_archive(archive, encoded, tmp_pa
     assert data.test.labels.tolist() == [i % 3 for i in range(TESTS)]
     for i, image in enumerate(data.test.images):
         (tmp_path / "x.jpg").write_bytes(encoded[i % 5])
-        np.testing.assert_array_equal(
-            image, Image.open(tmp_path / "x.jpg").convert("RGB")
-        )
+        expected = Image.open(tmp_path / "x.jpg").convert("RGB")
+        np.testing.assert_array_equal(image, expected)
     assert tiny_imagenet_files(archive) == tiny_imagenet_files(tmp_path)
     again = load("tiny_imagenet", data_dir=tmp_path / "d", validation=5, train_size=4)
     assert [len(again.train), len(again.validation)] == [4, 5]

@@ -75,11 +75,8 @@ class TestSomeClasses:
 
     def test_the_head_alone_answers_for_the_same_classes(self):
         features = outputs_of(NETWORK).features
-        np.testing.assert_allclose(
-            self.WIDE.head({"params": PARAMS}, features),
-            outputs_of(self.WIDE).logits,
-            rtol=1e-6,
-        )
+        found = self.WIDE.head({"params": PARAMS}, features)
+        np.testing.assert_allclose(found, outputs_of(self.WIDE).logits, rtol=1e-6)
         bare = dataclasses.replace(NETWORK, head=None)
         assert with_classes(bare, (0, 2, 3), 5).head is None
 
@@ -96,9 +93,8 @@ class TestTemperature:
         inner, outer = outputs_of(NETWORK), outputs_of(cooled, variables)
         np.testing.assert_allclose(outer.logits, inner.logits / 2.5, rtol=1e-6)
         np.testing.assert_array_equal(outer.features, inner.features)
-        np.testing.assert_allclose(
-            cooled.head(variables, inner.features), outer.logits, rtol=1e-6
-        )
+        found = cooled.head(variables, inner.features)
+        np.testing.assert_allclose(found, outer.logits, rtol=1e-6)
 
     def test_unknown_classes_stay_unknown(self):
         cooled = with_temperature(with_classes(NETWORK, (0, 2, 3), 5))
@@ -171,16 +167,15 @@ class TestAverages:
         np.testing.assert_allclose(found["a"], expected, rtol=1e-5, atol=1e-6)
         # By hand: (3 * 1 + 1 * 5) / 4 and (1 * 3 + 3 * -1) / 4.
         shares = ({"w": np.float32([3, 1])}, {"w": np.float32([1, 3])})
-        by_hand = average_weights([{"w": NEW["w"]}, {"w": OLD["w"]}], shares)
+        pair = [{"w": NEW["w"]}, {"w": OLD["w"]}]
+        by_hand = average_weights(pair, shares)
         np.testing.assert_array_equal(by_hand["w"], [2.0, 0.0])
         # Interpolation by Fisher information: shares times importances.
         part = [jax.tree.map(lambda s, c=c: c * s, s) for c, s in zip((3, 1), shares)]
-        mixed = average_weights([{"w": NEW["w"]}, {"w": OLD["w"]}], part)
+        mixed = average_weights(pair, part)
         np.testing.assert_allclose(mixed["w"], [14 / 10, 1.0], rtol=1e-6)
         unknown = {"w": np.float32([1, np.nan])}
-        mixed = average_weights(
-            [{"w": NEW["w"]}, {"w": OLD["w"]}], [unknown, shares[1]]
-        )
+        mixed = average_weights(pair, [unknown, shares[1]])
         np.testing.assert_array_equal(np.isnan(mixed["w"]), [False, True])
 
 

@@ -66,10 +66,8 @@ def test_sections_agree_with_the_predictions_that_the_study_left(run, tau):
                 jnp.asarray(members.logits[r]) / tau
             )
             for name in ("counts", "bin_mean_kl", "mean_kl"):
-                found = getattr(spreads[row], name)[r]
-                np.testing.assert_allclose(
-                    found, getattr(wanted, name), rtol=1e-4, atol=1e-6
-                )
+                found, of = getattr(spreads[row], name)[r], getattr(wanted, name)
+                np.testing.assert_allclose(found, of, rtol=1e-4, atol=1e-6)
             found = foreign[row].inside[r].mean()
             np.testing.assert_allclose(found, np.mean(entropy[r]), rtol=1e-5)
 

@@ -180,9 +180,8 @@ def test_term_equals_central_differences(eps):
 
 def loss(images):
     """Cross-entropy of the student under the teacher, float64."""
-    return -np.sum(
-        probabilities(TEACHER, images) * np.log(probabilities(STUDENT, images)), -1
-    )
+    p, q = (probabilities(weights, images) for weights in (TEACHER, STUDENT))
+    return -np.sum(p * np.log(q), -1)
 
 
 def test_the_series_is_right_to_the_second_order_and_its_mean_to_the_third(eps):

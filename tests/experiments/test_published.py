@@ -147,11 +147,8 @@ def test_rows_that_two_tables_repeat_are_equal():
             printed = dataclasses.replace(number, source="Table 1")
             assert one[first][metric] == printed, (first, metric)
     main = rows_of(f"{ELODI}/table1/imagenet")
-    for key, name in (
-        ("table8", "none"),
-        ("table10", "elodi_top10"),
-        ("figure6", "none"),
-    ):
+    repeated = {"table8": "none", "table10": "elodi_top10", "figure6": "none"}
+    for key, name in repeated.items():
         for metric, number in rows_of(f"{ELODI}/{key}/imagenet")[name].items():
             assert number.mean == main[name][metric].mean, (key, metric)
 
@@ -181,7 +178,5 @@ def test_relative_flips_follow_from_their_row_or_are_doubtful():
             independent = (1 - row["old_error"].mean) * row["new_error"].mean
             relative = row["relative_negative_flip_rate"]
             expected = pytest.approx(flips.mean / independent, abs=0.0005)
-            assert (relative.mean == expected) == (relative.mark != "doubtful"), (
-                key,
-                name,
-            )
+            doubtful = relative.mark == "doubtful"
+            assert (relative.mean == expected) != doubtful, (key, name)

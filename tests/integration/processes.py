@@ -83,9 +83,7 @@ def codes(processes, seconds=TIMEOUT) -> list[int]:
 
 def said(out, index=0) -> tuple[str, str]:
     """What a process printed and what it complained about."""
-    return Path(f"{out}.{index}.out").read_text(), Path(
-        f"{out}.{index}.err"
-    ).read_text()
+    return tuple(Path(f"{out}.{index}.{end}").read_text() for end in ("out", "err"))
 
 
 def finish(processes, out) -> list[str]:

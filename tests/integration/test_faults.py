@@ -140,9 +140,8 @@ def test_a_limit_on_the_size_of_files(capsys, no_charts, with_baseline, whole):
     one_sentence(capsys)
     assert before.items() <= results(with_baseline).items()
     assert run(with_baseline, "baseline", "entropy") == 0
-    np.testing.assert_array_equal(
-        logits(with_baseline, "entropy"), logits(whole, "entropy")
-    )
+    found, expected = (logits(out, "entropy") for out in (with_baseline, whole))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_replica_that_blows_up_is_reported_and_the_others_are_as_without_it(

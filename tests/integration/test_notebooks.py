@@ -210,7 +210,7 @@ def test_quickstart_measures_churn_and_flips_first_and_teaches_study():
     assert any("churn_jax.study(" in cell for cell in code)
 
 
-def quickstart_shows_its_table_and_plots(shown, runs):
+def shows_quickstart(shown, runs):
     assert "jax" in shown.text("install")
     pattern = r"churn +([\d.]+)\nnegative flip rate +([\d.]+)"
     churn, flips = floats(*shown.found("measure", pattern))
@@ -226,7 +226,7 @@ def quickstart_shows_its_table_and_plots(shown, runs):
     assert (runs / "digits-tiny" / "report.html").exists()
 
 
-def causes_are_told_apart(shown, runs):
+def shows_what_causes_churn(shown, runs):
     churn = dict(shown.found("bars", r"^(.+?) +churn +([\d.]+) ±"))
     assert len(churn) == 8 and float(churn.pop("nothing")) == 0.0
     assert min(floats(churn.values())) > 0
@@ -245,7 +245,7 @@ def causes_are_told_apart(shown, runs):
 BY_HAND = r"by hand ([\d.]+) +library ([\d.]+)"
 
 
-def anti_distillation_is_weighed(shown, runs):
+def shows_anti_distillation(shown, runs):
     by_hand = shown.found("measure", BY_HAND)
     assert len(by_hand) == 4 and all(hand == library for hand, library in by_hand)
     exit_ = shown.text("exit")  # decorrelated logits, equal predictions
@@ -273,7 +273,7 @@ def anti_distillation_is_weighed(shown, runs):
     assert (runs / "anti-distillation-digits-tiny" / "study.json").exists()
 
 
-def an_ensemble_is_learnt_from(shown, runs):
+def shows_learning_from_ensembles(shown, runs):
     pattern = r"^(.+?) +\d+ parameters, as many as ([\d.]+) networks$"
     networks = {k: float(n) for k, n in shown.found("parameters", pattern)}
     assert networks.pop("DE-4") == 4 and len(networks) == 4
@@ -305,7 +305,7 @@ def an_ensemble_is_learnt_from(shown, runs):
     assert (runs / "learning-from-ensembles-dm-digits-tiny" / "study.json").exists()
 
 
-def an_update_is_judged(shown, runs):
+def shows_model_update(shown, runs):
     by_hand = shown.found("measure", BY_HAND)
     assert len(by_hand) == 3 and all(hand == library for hand, library in by_hand)
     assert "[0 0 0 0 0 2 0 0]" in shown.text("measure")  # the one flip's rank
@@ -339,7 +339,7 @@ def intervals(shown, cell, count):
     assert 0 < values["negative_flip_rate"][0] < values["churn"][0] < 1
 
 
-def an_own_model_is_measured(shown, runs):
+def shows_own_model(shown, runs):
     intervals(shown, "measure", 4)
     names = shown.found("seeds", r"^(\S+) +churn +[\d.]+ ± [\d.]+ %")
     assert names == ["alone", "co-distilled"]
@@ -351,7 +351,7 @@ def an_own_model_is_measured(shown, runs):
     assert (runs / "own-digits-tiny" / "study.json").exists()
 
 
-def versions_are_compared(shown, runs):
+def shows_compare_versions(shown, runs):
     intervals(shown, "numbers", 3)
     assert "Trust kept" in shown.html("compare")
     assert shown.drawn("regressions")
@@ -375,18 +375,6 @@ def versions_are_compared(shown, runs):
         assert (runs.parent / f"{name}.html").exists()
 
 
-# What a notebook must have shown when it has run; each has an entry.
-SHOWS = {
-    "anti_distillation": anti_distillation_is_weighed,
-    "compare_versions": versions_are_compared,
-    "learning_from_ensembles": an_ensemble_is_learnt_from,
-    "model_update": an_update_is_judged,
-    "own_model": an_own_model_is_measured,
-    "quickstart": quickstart_shows_its_table_and_plots,
-    "what_causes_churn": causes_are_told_apart,
-}
-
-
 @pytest.mark.slow
 @each_notebook
 def test_it_runs_and_shows_what_it_promises(path, tmp_path, client):
@@ -394,4 +382,5 @@ def test_it_runs_and_shows_what_it_promises(path, tmp_path, client):
     cell, chosen = preset_of(notebook)
     tiny = chosen.removesuffix(":tiny") + ":tiny"
     cell.source = cell.source.replace(f'"{chosen}"', f'"{tiny}"', 1)
-    SHOWS[path.stem](run(notebook, tmp_path, client), tmp_path / "runs")
+    shows = globals()[f"shows_{path.stem}"]  # each notebook has one
+    shows(run(notebook, tmp_path, client), tmp_path / "runs")

@@ -108,9 +108,7 @@ def test_loss_equals_the_equation_in_float64(case):
 def test_gradient_equals_a_float64_difference_and_masked_rows_change_nothing(case):
     logits, labels, *_ = replicas_of(case)["gradient"]
     (loss, _), gradient = evaluated(case)["gradient"]
-    np.testing.assert_allclose(
-        loss, expected(case, logits, labels, rows=VALID), rtol=3e-6
-    )
+    np.testing.assert_allclose(loss, expected(case, logits, labels, rows=VALID), 3e-6)
 
     def objective(moved):
         return expected(case, moved, labels, rows=VALID, fixed=logits)
@@ -137,9 +135,8 @@ def test_coefficients_differ_between_replicas_under_vmap(case):
             continue
         logits, labels, *_ = replicas_of(case)[f"times {scale}"]
         (loss, _), _ = evaluated(case)[f"times {scale}"]
-        np.testing.assert_allclose(
-            loss, expected(case, logits, labels, **options), rtol=3e-6
-        )
+        wanted = expected(case, logits, labels, **options)
+        np.testing.assert_allclose(loss, wanted, rtol=3e-6)
 
 
 def test_eight_devices_with_uneven_padding_give_the_global_objective():
@@ -166,9 +163,7 @@ def test_eight_devices_with_uneven_padding_give_the_global_objective():
         np.tile(labels.astype(np.int32), 2),
         mask,
     )
-    np.testing.assert_allclose(
-        loss, expected(case, logits, labels, rows=rows), rtol=3e-6
-    )
+    np.testing.assert_allclose(loss, expected(case, logits, labels, rows=rows), 3e-6)
     numeric = difference_quotient(
         lambda moved: expected(case, moved, labels, rows=rows), logits
     )

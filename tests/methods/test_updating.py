@@ -44,9 +44,8 @@ MASK = np.array([1, 0, 1, 1, 0, 1, 1, 1], np.float32)
 def outcome(method, answers, olds, labels=LABELS, logits=LOGITS, memory=(), mask=MASK):
     """`LossOutput` of a method that `answers`, the last `olds` of them old, teach."""
     batch = batch_of(labels, mask).replace(memory=memory)
-    return loss_of(
-        method, logits, batch, teacher=KnownTeachers(jnp.asarray(answers), olds)
-    )
+    teacher = KnownTeachers(jnp.asarray(answers), olds)
+    return loss_of(method, logits, batch, teacher=teacher)
 
 
 def test_a_margin_raises_the_logits_of_new_classes_alone():

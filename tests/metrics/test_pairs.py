@@ -164,9 +164,7 @@ def test_metrics_of_ones_own_stream(versions):
     close(pairwise(Squared(), every, block_bytes=700), expected)
     found = cross_pairs(Squared(), old, new, block_bytes=BLOCKS_OF_8)
     close(found, expected[:R1, R1:])
-    np.testing.assert_allclose(
-        Squared()(old[0], new[1]), expected[0, R1 + 1], rtol=1e-5
-    )
+    np.testing.assert_allclose(Squared()(old[0], new[1]), expected[0, R1 + 1], 1e-5)
 
 
 def test_jit_vmap_bfloat16_and_sharded_runs(versions):

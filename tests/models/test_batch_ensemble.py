@@ -180,13 +180,10 @@ def test_a_tiled_batch_is_evaluated_by_every_member_as_if_it_were_alone(name):
     variables = drawn_variables(together, x)
     each = [of_member(variables, m) for m in range(K)]
     both = jax.jit(
-        lambda v, each, x: (
-            together.apply(v, x),
-            jax.vmap(alone.apply, (0, None))(each, x),
-        )
+        lambda v, own: (together.apply(v, x), jax.vmap(alone.apply, (0, None))(own, x))
     )
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    output, own = jax.device_get(both(variables, stacked, x))
+    output, own = jax.device_get(both(variables, stacked))
     assert output.logits.shape == (K, 2, 3)
     assert_close(output.logits, own.logits[:, 0])
     assert_close(output.features, own.features[:, 0])

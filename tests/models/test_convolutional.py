@@ -25,10 +25,8 @@ _resnet, _densenet, _vgg = (
     partial(numpy_networks.densenet, blocks=(2, 1)),
     partial(numpy_networks.vgg, stages=(2, 1), grid=3),
 )
-_first, _second = (
-    partial(_resnet, strides=(2, 1, 1)),
-    partial(_resnet, strides=(1, 2, 1)),
-)
+_first = partial(_resnet, strides=(2, 1, 1))
+_second = partial(_resnet, strides=(1, 2, 1))
 
 
 # Golden logits below show basic blocks and `ResNetV2`.
@@ -87,12 +85,9 @@ def test_a_training_step_of_a_resnet_is_that_of_numpy_and_moves_running_statisti
     assert all(jax.tree.leaves(changed))
     stem = numpy_networks.convolution(x, params["stem"]["kernel"], padding=1)
     for name, moment in (("mean", np.mean), ("var", np.var)):
-        np.testing.assert_allclose(
-            now["stem_norm"][name],
-            0.9 * before["stem_norm"][name] + 0.1 * moment(stem, (0, 1, 2)),
-            rtol=1e-5,
-            atol=1e-6,
-        )
+        expected = 0.9 * before["stem_norm"][name] + 0.1 * moment(stem, (0, 1, 2))
+        found = now["stem_norm"][name]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     # bfloat16 keeps 8 bits: different, but by a few per cent of order one.
     low = _trained(model.clone(dtype=jnp.bfloat16), variables, x)[0]
     assert 0 < np.abs(low.logits - output.logits).max() < 0.3

@@ -31,9 +31,8 @@ def test_logits_of_bert_are_those_of_every_text_without_its_padding(pooling):
     model = Bert(pooling=pooling, depth=2, **BERT)
     variables = drawn_variables(model, _TOKENS)
     known = np.minimum(_TOKENS[:-1], 19)
-    expected = numpy_transformers.bert(
-        variables["params"], known, heads=2, pooling=pooling
-    )
+    options = {"heads": 2, "pooling": pooling}
+    expected = numpy_transformers.bert(variables["params"], known, **options)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
     logits = jax.jit(model.apply)(variables, _TOKENS).logits
     # Layer norms of eight features in float32.

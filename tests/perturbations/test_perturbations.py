@@ -57,9 +57,8 @@ def test_directions_equal_central_differences_in_float64(temperature):
     )
     # A float32 gradient of differences of probabilities, divided by its norm.
     np.testing.assert_allclose(found.directions, expected, atol=5e-6)
-    np.testing.assert_allclose(
-        found.confidence, probabilities(WEIGHTS, images, temperature).max(-1), rtol=2e-6
-    )
+    confidence = probabilities(WEIGHTS, images, temperature).max(-1)
+    np.testing.assert_allclose(found.confidence, confidence, rtol=2e-6)
     np.testing.assert_allclose(norms(found.directions), np.ones(BATCH), rtol=1e-6)
 
 
@@ -145,9 +144,8 @@ def test_a_sure_network_points_where_its_last_doubts_do():
     slopes = gradient(followed, images, width=1e-6)
     there = np.abs(slopes).max((1, 2)) > 1e-30  # float32 has no smaller numbers
     assert there.any()
-    np.testing.assert_allclose(
-        np.asarray(found.directions)[there], unit(slopes[there]), atol=2e-4
-    )
+    found = np.asarray(found.directions)[there]
+    np.testing.assert_allclose(found, unit(slopes[there]), atol=2e-4)
 
 
 def test_a_network_in_bfloat16_points_the_same_way():
@@ -250,22 +248,17 @@ def test_an_adversarial_step_is_the_steepest_way_from_the_label():
 
     moved = quick_adversarial(WEIGHTS, images, labels, step_size=0.01, temperature=2.0)
     assert np.all(of_label(moved) < of_label(images))
-    np.testing.assert_allclose(
-        moved - images,
-        -0.01 * np.sqrt(6) * unit(gradient(of_label, images)),
-        atol=2e-7,  # pixels near 0.5 in float32
-    )
+    expected = -0.01 * np.sqrt(6) * unit(gradient(of_label, images))
+    # Pixels near 0.5 in float32.
+    np.testing.assert_allclose(moved - images, expected, atol=2e-7)
 
 
 def test_disagreement_of_pairs_equals_float64():
     images, _ = draw()
     logits = networks(TEACHERS)(images)
-    np.testing.assert_allclose(
-        pair_disagreement(logits, temperature=2.0),
-        disagreement(TEACHERS, images, 2.0),
-        rtol=1e-5,
-        atol=1e-7,
-    )
+    found = pair_disagreement(logits, temperature=2.0)
+    expected = disagreement(TEACHERS, images, 2.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     same = jnp.broadcast_to(logits[:1], logits.shape)
     np.testing.assert_array_equal(pair_disagreement(same), np.zeros(BATCH))
 
@@ -278,9 +271,8 @@ def test_a_two_sided_step_raises_teachers_over_students_disagreement():
 
     moved = quick_two_sided(TEACHERS, STUDENTS, images, step_size=0.01, temperature=2.0)
     assert np.all(apart(moved) > apart(images))
-    np.testing.assert_allclose(
-        moved - images, 0.01 * np.sqrt(6) * unit(gradient(apart, images)), atol=1e-6
-    )
+    expected = 0.01 * np.sqrt(6) * unit(gradient(apart, images))
+    np.testing.assert_allclose(moved - images, expected, atol=1e-6)
 
 
 def test_saturated_and_equal_networks_do_not_move_images_to_nan():

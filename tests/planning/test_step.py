@@ -27,10 +27,8 @@ def form(tree):
     )
 
 
-def trained_with(config, **changes):
-    return dataclasses.replace(
-        config, train=dataclasses.replace(config.train, **changes)
-    )
+def trained_with(config, **own):
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, **own))
 
 
 def on_mesh(config, *axes, replicas=4):

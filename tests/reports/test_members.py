@@ -111,9 +111,8 @@ def pairs(tmp_path_factory):
     same = np.repeat(logits[:, :1], 2, axis=1)
     ids = np.arange(10)
     for name, found in {"alike": same, "differ": logits, "torn": logits}.items():
-        save_members(
-            folder / "methods" / name / MEMBERS["test"], Members(ids, LABELS, found)
-        )
+        path = folder / "methods" / name / MEMBERS["test"]
+        save_members(path, Members(ids, LABELS, found))
     torn = folder / "methods" / "torn" / MEMBERS["test"]
     torn.write_bytes(torn.read_bytes()[:-30])
     others = Members(ids + 1, LABELS, logits)
@@ -242,17 +241,12 @@ def write_ensembles(folder, columns=COLUMNS):
     write_study(folder, deployed, labels, entries=entries, **options)
     for name, (test, validation) in rows.items():
         own = folder / "methods" / name
-        save_predictions(
-            own / "predictions-validation.npz",
-            Predictions(np.arange(len(held_out)), held_out, mean_probs(validation)),
-        )
+        ids, path = np.arange(N), own / "predictions-validation.npz"
+        save_predictions(path, Predictions(ids, held_out, mean_probs(validation)))
         if test.shape[1] > 1:
-            ids = np.arange(len(labels))
+            saved = Members(ids, held_out, validation)
             save_members(own / MEMBERS["test"], Members(ids, labels, test))
-            ids = np.arange(len(held_out))
-            save_members(
-                own / MEMBERS["validation"], Members(ids, held_out, validation)
-            )
+            save_members(own / MEMBERS["validation"], saved)
     return folder
 
 
@@ -296,19 +290,16 @@ def test_the_curve_is_that_of_the_teachers_run_by_run(report):
     np.testing.assert_allclose(curve.mean, curve.nll.mean(axis=0))
     # All members are the row itself.
     own = next(r for r in report.rows if r.info.name == "teachers")
-    np.testing.assert_allclose(
-        curve.nll[:, -1], own.summary.run_values["calibrated_nll"], rtol=1e-4
-    )
+    of_row = own.summary.run_values["calibrated_nll"]
+    np.testing.assert_allclose(curve.nll[:, -1], of_row, rtol=1e-4)
 
 
 def test_rows_are_placed_on_the_mean_curve(report, summaries):
     curve, student = report.reference.mean, summaries["student"]
     assert (np.diff(curve) < 0).all()
-    expected = np.interp(
-        student.run_values["calibrated_nll"], curve[::-1], [4, 3, 2, 1]
-    )
-    np.testing.assert_allclose(student.run_values["dee"], expected, rtol=1e-4)
-    assert student.dee.mean == pytest.approx(expected.mean(), rel=1e-4)
+    wanted = np.interp(student.run_values["calibrated_nll"], curve[::-1], [4, 3, 2, 1])
+    np.testing.assert_allclose(student.run_values["dee"], wanted, rtol=1e-4)
+    assert student.dee.mean == pytest.approx(wanted.mean(), rel=1e-4)
     cells = {name: equivalent(summary.dee) for name, summary in summaries.items()}
     assert cells["deaf"] == "1.00" and cells["oracle"] == "≥ 4.00"
     assert "≥" not in cells["student"] and "±" in cells["student"]
@@ -479,10 +470,8 @@ def test_without_a_usable_ensemble_there_are_no_equivalents_and_one_sentence(tmp
 def test_members_of_some_examples_make_no_curve(tmp_path):
     def few(folder):
         path = folder / "methods" / "teachers" / MEMBERS["test"]
-        all_ = load_members(path)
-        save_members(
-            path, Members(all_.ids[:9], all_.labels[:9], all_.logits[:, :, :9])
-        )
+        of = load_members(path)
+        save_members(path, Members(of.ids[:9], of.labels[:9], of.logits[:, :, :9]))
 
     report = altered(tmp_path, few, columns=["dee"])
     assert report.reference is None and len(report.unreadable) == 1

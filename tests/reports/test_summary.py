@@ -105,12 +105,8 @@ def test_ambiguity_of_blocks_is_that_of_all(small_blocks):
 def rows():
     """Labels, rows and their validation predictions."""
     test = drawn()
-    new = drawn(2).logits + test.logits
-    return (
-        test.labels,
-        {"baseline": test.logits, "steady": new},
-        drawn(3, examples=HELD_OUT),
-    )
+    methods = {"baseline": test.logits, "steady": drawn(2).logits + test.logits}
+    return test.labels, methods, drawn(3, examples=HELD_OUT)
 
 
 def into_shards(run_dir):

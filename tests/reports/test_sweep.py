@@ -129,9 +129,8 @@ def test_a_damaged_validation_file_is_said(folder):
     ((said, damaged),) = result.unreadable.items()
     assert str(file) in said and damaged
     assert "skl.beta=1" in rows_of(result) and chosen(folder).value == 10.0
-    assert "Without numbers on the validation split: skl.beta=1." in markdown_table(
-        result
-    )
+    text = markdown_table(result)
+    assert "Without numbers on the validation split: skl.beta=1." in text
 
 
 def test_points_within_one_standard_error_are_marked(folder):

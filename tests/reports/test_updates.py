@@ -95,9 +95,8 @@ def test_an_update_by_hand(written):
     # Old runs are wrong at 9 | 0, new ones at 0, 1 | 9. NFR .2, 0 | .1, .1; relative
     # to .9 * .2 and .9 * .1; PFR .1, 0 | 0, .1; churn .3, 0 | .1, .2.
     assert (found.label, found.first.pairs) == ("No treatment", 4)
-    np.testing.assert_allclose(
-        means(found.first), [0.1, 0.15, 0.1, 25 / 36, 0.05, 0.15], rtol=1e-6
-    )
+    expected = [0.1, 0.15, 0.1, 25 / 36, 0.05, 0.15]
+    np.testing.assert_allclose(means(found.first), expected, rtol=1e-6)
     # Deviations of rows 0, 0; of columns .05, -.05; of pairs .05 in size.
     # V_new = .005 / 2, V_pair = .01 / 4 = .0025: half of the sum is left, .00125.
     flips = found.first.negative_flip_rate

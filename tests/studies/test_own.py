@@ -132,9 +132,8 @@ def test_the_same_call_keeps_what_is_there_and_another_is_refused(whole, monkeyp
         patch.setattr(threading.Timer, "start", threading.Timer.run)
         stopped = train(whole.out.parent / "changed", methods=changed, minutes=1e-9)
     assert not stopped.finished and whole.finished
-    assert (
-        "two, beta 0.5 has results of earlier settings" in stopped.report().read_text()
-    )
+    page = stopped.report().read_text()
+    assert "two, beta 0.5 has results of earlier settings" in page
     (whole.out.parent / "copy").mkdir()
     shutil.copy(whole.out / "study.json", whole.out.parent / "copy")
     changes = {"methods": [ERM()], "epochs": 1, "fresh": True}
@@ -262,9 +261,8 @@ def test_rows_settings_and_what_is_chosen(configured):
     )
     assert [spec.name for spec in config.methods] == ["pair", "taught", "cheap", "e"]
     assert config.spec("taught").teacher == "pair" and config.baseline == "cheap"
-    assert config.train.seeds == dataclasses.replace(
-        config.train.seeds, base=7, init="fixed"
-    )
+    seeds = config.train.seeds
+    assert seeds == dataclasses.replace(seeds, base=7, init="fixed")
     assert config.train.ema_decay == 0.9 and config.train.epochs == 100
     rule = config.train.optimizer
     given = ("optax:lion", 3e-4, "cosine")
@@ -311,10 +309,8 @@ def test_versions_of_a_model_are_updates(configured):
     given = [("Old one", "new"), Update("old_one", "new_one", "plain")]
     found = configured(methods=rows, baseline="New one", updates=given).updates
     assert found == (Update("old_one", "new"), given[1])
-    follows = MethodSpec(
-        "bu", "", BayesianUpdate(), teaching=Teaching(old=("old_one",))
-    )
-    (found,) = configured(methods=[*rows[:4], follows], baseline="New one").updates
+    after = MethodSpec("bu", "", BayesianUpdate(), teaching=Teaching(old=("old_one",)))
+    (found,) = configured(methods=[*rows[:4], after], baseline="New one").updates
     assert found == Update("old_one", "bu", targeted=True)
     rows[-1] = dataclasses.replace(rows[-1], teaching=Teaching(old=("old",)))
     found = configured(methods=rows, baseline="New one").updates

@@ -129,9 +129,7 @@ def test_every_seed_is_fixed_and_a_longer_run_stretches_the_schedule():
 def test_recorded_weights_are_those_of_the_training_loop():
     launch = Launch(TINY, "ensemble", updates=12)
     run, (dataset, mean, std) = launch.opened()
-    run = dataclasses.replace(
-        run, config=dataclasses.replace(run.config, steps_per_call=1)
-    )
+    run = replaced(run, [("config.steps_per_call", 1)])
     trained = train(run, dataset, mean=mean, std=std)
     found, again = record(launch), record(launch)
     weights = found.weights.view(np.uint32)

@@ -129,12 +129,16 @@ def small(monkeypatch):
     monkeypatch.setitem(MODELS._built_in, "bert_tiny", small)
 
 
+def _network(classes):
+    return models.create("bert_tiny", num_classes=classes, vocabulary_size=_VOCABULARY)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A checkpoint for three classes."""
     path = tmp_path / "bert"
     path.mkdir()
-    network = models.create("bert_tiny", num_classes=_CLASSES, vocabulary_size=20)
+    network = _network(_CLASSES)
     shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.ones((1, 2), int))
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, "f4"), shapes)
     written = models.to_hugging_face(empty)
@@ -160,7 +164,7 @@ def _model(folder):
 def test_replicas_start_from_the_folder_and_differ_in_the_head_only(folder):
     network = _model(folder).build(5)  # classes; the folder has three
     assert network.note == f"weights of bert from {folder}; fresh: head"
-    module = models.create("bert_tiny", num_classes=5, vocabulary_size=_VOCABULARY)
+    module = _network(5)
     loaded = models.load_pretrained(folder, module)
     assert network.name == f"bert_tiny-pretrained_{loaded.fingerprint}"
     assert network.init.weights is _model(folder).build(5).init.weights  # one copy
@@ -203,9 +207,7 @@ def test_a_study_without_learning_predicts_what_the_folder_does(folder, tmp_path
     out = run_study(config, tmp_path / "run", on_note=notes.append)
     assert any(note.endswith(f"weights of bert from {folder}") for note in notes)
     found = logits(out, "one")
-    module = models.create(
-        "bert_tiny", num_classes=_CLASSES, vocabulary_size=_VOCABULARY
-    )
+    module = _network(_CLASSES)
     variables = models.load_pretrained(folder, module).variables
     tokens = load_inputs(config.data, None).dataset.test.images
     expected = jax.jit(module.apply)(variables, tokens)

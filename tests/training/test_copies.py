@@ -24,10 +24,8 @@ from tests.training.tiny import compilations, read_metrics
 UPDATES, STEPS = 7, 3
 
 
-def stale(steps, **options):
-    return Codistillation(
-        beta=0.5, update="independent", refresh_steps=steps, **options
-    )
+def stale(steps, **more):
+    return Codistillation(beta=0.5, update="independent", refresh_steps=steps, **more)
 
 
 @functools.cache

@@ -145,9 +145,7 @@ def test_a_network_of_an_ensemble_is_what_it_is_alone(
             lambda x: x.reshape(8, 1, *x.shape[2:]), getattr(state, field)
         )
         assert tiny.bitwise_equal(ours, getattr(alone, field)), field
-    np.testing.assert_allclose(
-        state.sums, alone.sums.reshape(2, 4, -1).sum(1), rtol=1e-6
-    )
+    np.testing.assert_allclose(state.sums, alone.sums.reshape(2, 4, -1).sum(1), 1e-6)
     assert state.step.tolist() == [6, 6] and state.alive.all()
 
 
@@ -239,12 +237,8 @@ def test_each_network_of_a_bag_has_its_own_sample_in_every_epoch():
         labels = np.eye(tiny.CLASSES)[tiny.dataset().train.labels[rows]]
         apart = reference.softmax(pixels @ kernel) - labels
         gradient = pixels.T @ (weights[:, None] * apart) / tiny.BATCH
-        np.testing.assert_allclose(
-            after.params[0]["kernel"][1, slot],
-            kernel - 0.1 * gradient,
-            rtol=1e-4,
-            atol=1e-6,
-        )
+        moved, expected = after.params[0]["kernel"][1, slot], kernel - 0.1 * gradient
+        np.testing.assert_allclose(moved, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_an_ensemble_stops_whole_and_the_others_do_not_notice():
@@ -278,10 +272,8 @@ def test_a_grid_point_is_what_it_is_alone():
         point, ours = (tiny.replica(state, r) for state in (alone, grid))
         assert tiny.largest_difference(ours.params, point.params) < 5e-6
         assert tiny.largest_difference(ours.sums, point.sums) < 2e-5
-    gap = tiny.largest_difference(
-        tiny.replica(grid, 0).params, tiny.replica(grid, 1).params
-    )
-    assert gap > 1e-2
+    first, second = (tiny.replica(grid, r).params for r in (0, 1))
+    assert tiny.largest_difference(first, second) > 1e-2
 
 
 def test_every_update_and_example_has_keys_of_its_own():

@@ -315,9 +315,8 @@ def test_the_direction_costs_one_image_between_members():
 
 def test_the_engine_refuses_features_that_would_be_clipped():
     images = tiny.dataset()
-    part = dataclasses.replace(
-        images.train, images=images.train.images / np.float32(64) - 2
-    )
+    low = images.train.images / np.float32(64) - 2
+    part = dataclasses.replace(images.train, images=low)
     features = dataclasses.replace(images, train=part)
     run = tiny.make_run(ODS, network=STUDENT)
     for data in (features, stream(features)):
@@ -329,9 +328,8 @@ def test_the_engine_refuses_features_that_would_be_clipped():
 def test_without_teachers_weight_it_is_plain_training_of_the_mean():
     """alpha = 0, whatever is perturbed: the cross-entropy is on clean images."""
     taught = tiny.teacher(2, replicas=2, network=tiny.LINEAR)
-    method = OneToOneDistillation(
-        members=2, alpha=0.0, perturbation="conf_ods", step_size=0.2
-    )
+    step = {"perturbation": "conf_ods", "step_size": 0.2}
+    method = OneToOneDistillation(members=2, alpha=0.0, **step)
     plain = ERM(members=2, over_members="mean")
     states = []
     for one, by in ((method, taught), (plain, None)):
