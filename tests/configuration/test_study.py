@@ -396,10 +396,8 @@ def test_a_separate_row_has_plain_networks():
 def test_parts_of_a_committee_share_weights_among_themselves():
     spec = row(method=Codistillation(members=3), models=(("mlp", 2), ("lenet5", 1)))
     groups = spec.groups(BE, 10)
-    assert [(g.size, g.network.name) for g in groups] == [
-        (1, "mlp-be2"),
-        (1, "lenet5-be1"),
-    ]
+    found = [(g.size, g.network.name) for g in groups]
+    assert found == [(1, "mlp-be2"), (1, "lenet5-be1")]
 
 
 @pytest.mark.parametrize(

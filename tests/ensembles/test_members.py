@@ -343,11 +343,8 @@ def test_a_gate_group_weights_every_member_and_example(outputs, size):
 def test_everything_is_gathered_over_a_sharded_member_axis():
     """Groups of two networks over two devices, and what they answer on one."""
     gate = from_linen(Gate(1), name="gate")
-    groups = (
-        Group(parted(INPUTS), 2),
-        Group(parted(INPUTS, heads=2), 2),
-        Group(gate, 6, gate=True),
-    )
+    members = Group(parted(INPUTS), 2), Group(parted(INPUTS, heads=2), 2)
+    groups = (*members, Group(gate, 6, gate=True))
     trees = [drawn(g.network, g.size, seed=i) for i, g in enumerate(groups)]
 
     def local(trees, member_axis="member"):

@@ -208,11 +208,8 @@ def test_the_fisher_diagonal_equals_a_float64_sum():
     # Slopes of 2e-4 of weights in float16, whose squares it cannot hold.
     cases = [(jnp.float32(0), 2.0, 1.0), (jnp.float32(np.log(3) / 2), 2.0, 0.75)]
     for w, x, value in [*cases, (jnp.float16(0), 2e-4, 1e-8)]:
-        one = diagonal_fisher(
-            lambda w, x: jnp.stack([x * w, jnp.zeros_like(x)], -1),
-            w,
-            jnp.array([x, -x], w.dtype),
-        )
+        given = w, jnp.array([x, -x], w.dtype)
+        one = diagonal_fisher(lambda w, x: jnp.stack([x * w, 0 * x], -1), *given)
         np.testing.assert_allclose(one, value, rtol=1e-6 if w.dtype == "f4" else 1e-2)
 
 

@@ -75,11 +75,8 @@ def _tiny(name, *rows):
     kept = [*config.select(rows)]
     updates = tuple(u for u in config.updates if u.new in rows)
     changes = [("methods", tuple(kept)), ("updates", updates)]
-    changes += [
-        ("train.replicas", 3),
-        ("data.name", "digits"),
-        ("data.train_size", 192),
-    ]
+    changes += [("data.name", "digits"), ("data.train_size", 192)]
+    changes += [("train.replicas", 3)]
     return replaced(config, [*changes, ("data.validation", 600)])
 
 

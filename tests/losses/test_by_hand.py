@@ -54,10 +54,12 @@ LDI = {
     "student_logits": [1.0, 4.0, 0.0, -2.0],
     "teacher_logits": [3.0, 2.5, -1.0, -2.0],
 }
+SIGNS = {"student_logits": [-1, 1, 1, 0]}
 RELEASED = LDI | {"labels": np.array(1)}
 SAME = RELEASED | {"student_logits": LDI["teacher_logits"]}
-OLD_RIGHT = np.array([0, 2, 1])  # right, wrong, and wrong: a tie is class 0
-OLD_LOGITS = [[2.0, 0.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+# Right, wrong, and wrong: a tie is class 0.
+VOTES = {"old_logits": [[2.0, 0.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]}
+VOTES["labels"] = np.array([0, 2, 1])
 
 
 def focal(student, old, *labels):
@@ -177,13 +179,7 @@ ROWS = [
             (1.0, {"top_k": None, "margin": 1.25, "order": 1}),
         )
     ),
-    of(
-        "logit_difference_inhibition",
-        LDI,
-        4.5,
-        {"student_logits": [-1, 1, 1, 0]},
-        order=1,
-    ),
+    of("logit_difference_inhibition", LDI, 4.5, SIGNS, order=1),
     of(  # Differences 2, 1.5, 1, 0 less 0.5, the label's left out, divided by C = 4.
         "released_logit_difference",
         RELEASED,
@@ -194,19 +190,8 @@ ROWS = [
     # The floor stays where nothing differs.
     of("released_logit_difference", SAME, 0.75e-14, rtol=1e-5, margin=1.0),
     of("released_logit_difference", SAME | {"labels": np.array(4)}, np.nan),
-    of(
-        "focal_weights",
-        {"old_logits": OLD_LOGITS, "labels": OLD_RIGHT},
-        [6.0, 1.0, 1.0],
-        {"old_logits": np.zeros((3, 3))},
-    ),
-    of(
-        "focal_weights",
-        {"old_logits": OLD_LOGITS, "labels": OLD_RIGHT},
-        [2.0, 0.0, 0.0],
-        alpha=0.0,
-        beta=2.0,
-    ),
+    of("focal_weights", VOTES, [6.0, 1.0, 1.0], {"old_logits": np.zeros((3, 3))}),
+    of("focal_weights", VOTES, [2.0, 0.0, 0.0], alpha=0.0, beta=2.0),
     # Old (2/3, 1/3), student (1/2, 1/2); weight 6 where old is right.
     of(
         "focal_kl",

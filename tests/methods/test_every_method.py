@@ -87,10 +87,8 @@ def evaluated(case, padding=None):
             np.where(masked, np.float32(padding), x) for x in (logits, teacher)
         )
     found = evaluate(case, logits, labels, mask, teacher, scale)
-    return {
-        name: jax.tree.map(lambda x, r=r: x[r], found)
-        for r, name in enumerate(replicas)
-    }
+    names = enumerate(replicas)
+    return {name: jax.tree.map(lambda x, r=r: x[r], found) for r, name in names}
 
 
 @every_case

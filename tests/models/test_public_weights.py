@@ -256,10 +256,8 @@ def test_names_of_older_and_bare_models_are_known_and_other_heads_left_out(tmp_p
         for name, value in weights.items()
         if "pooler" not in name and "classifier" not in name
     }
-    other = {
-        "cls.predictions.bias": np.zeros(12, "f4"),
-        "embeddings.position_ids": np.arange(4)[None],
-    }
+    other = {"cls.predictions.bias": np.zeros(12, "f4")}
+    other["embeddings.position_ids"] = np.arange(4)[None]
     folder = _folder(tmp_path, "bert", older | other)
     loaded = load_pretrained(folder, _NETWORKS["bert"])
     assert loaded.fresh == ("head", "pooler")

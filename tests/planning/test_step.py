@@ -197,12 +197,9 @@ def test_a_rows_own_share_classes_and_size_are_heeded():
 
 
 def test_a_file_of_the_users_own_is_opened(tmp_path):
-    draw = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "mine.npz",
-        images=draw.normal(size=(400, 12)).astype(np.float32),
-        labels=np.arange(400) % 4,
-    )
+
+    rows = np.random.default_rng(0).normal(size=(400, 12)).astype(np.float32)
+    np.savez(tmp_path / "mine.npz", images=rows, labels=np.arange(400) % 4)
     mine = DataConfig(str(tmp_path / "mine.npz"), validation=None)
     as_object = DataConfig(named(dict(np.load(mine.name))), validation=None)
     found = load_inputs(mine, None).dataset

@@ -155,11 +155,9 @@ def test_criteria_differ_where_accuracy_is_paid_for_churn(folder):
     # All runs wrong in the same way: no churn, and less accurate than the baseline.
     write_point(folder, "skl.beta=10", logits_with([slice(0, 9)] * SEEDS))
     result = reports.collect(folder)
-    points = [
-        (p.name, p.value, result.sweep.validation[p.name])
-        for p in result.sweep.record.points[1:]
-    ]
-    base = result.sweep.validation["skl.beta=0"]
+    of = result.sweep.validation
+    points = [(p.name, p.value, of[p.name]) for p in result.sweep.record.points[1:]]
+    base = of["skl.beta=0"]
     found = {name: choose(points, base, name).value for name in CRITERIA}
     assert found == {
         "churn": 10.0,

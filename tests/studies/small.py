@@ -52,16 +52,10 @@ def with_rows(config, *rows, **options):
 
 def _versions():
     """Rows of every kind of update; those of one network share their program."""
-    config = small_study()
+    config, elodi = small_study(), ELODI(mix=0.6, top_k=4)
     rows = (
         MethodSpec("few", "Few classes", ERM(), classes=CLASSES),
-        MethodSpec(
-            "elodi",
-            "ELODI",
-            ELODI(mix=0.6, top_k=4),
-            teacher="pair",
-            teaching=BY_PAIR_AND_FEW,
-        ),
+        MethodSpec("elodi", "ELODI", elodi, teacher="pair", teaching=BY_PAIR_AND_FEW),
         *(
             MethodSpec(name, name, ERM(), start="baseline", keep=keep)
             for name, keep in (("tuned", 0.0), ("mixed", 0.25))
@@ -80,14 +74,8 @@ class Watched:
 
     def __init__(self, config, out, *only, **options):
         self.notes, self.trained, self.kept = [], [], []
-        run_study(
-            config,
-            out,
-            only=only,
-            on_start=self.start,
-            on_note=self.notes.append,
-            **options,
-        )
+        options |= {"on_start": self.start, "on_note": self.notes.append}
+        run_study(config, out, only=only, **options)
 
     def start(self, spec, finished):
         (self.kept if finished else self.trained).append(spec.name)

@@ -378,10 +378,6 @@ def test_members_shares_are_random_and_independent():
 
 
 def test_augmentation_is_removed_where_its_seed_is_off():
-    run = tiny.make_run(
-        ERM(),
-        network=tiny.LINEAR,
-        seeds=Seeds(augment="off"),
-        augmentation=Augmentation(pad_crop=2),
-    )
+    options = {"seeds": Seeds(augment="off"), "augmentation": Augmentation(pad_crop=2)}
+    run = tiny.make_run(ERM(), network=tiny.LINEAR, **options)
     assert tiny.session_of(run).program.augmentation is None

@@ -186,12 +186,8 @@ class TestOffline:
 @functools.cache
 def convolved(mesh, mapping):
     """Three updates with four teachers and an old model."""
-    run = tiny.make_run(
-        ELODI(alpha=0.3, mix=0.6, top_k=3),
-        replicas=2,
-        mesh=MeshShape(*mesh),
-        mapping=mapping,
-    )
+    method, options = ELODI(alpha=0.3, mix=0.6, top_k=3), {"mapping": mapping}
+    run = tiny.make_run(method, replicas=2, mesh=MeshShape(*mesh), **options)
     teachers = Teachers(trained(4), (older(),))
     stepper = tiny.stepper(run, taught_by=teachers)
     return stepper, stepper.advance(3)
