@@ -165,8 +165,9 @@ def _share_compiled_programs(config):
     if name not in os.environ:  # workers and processes inherit it
         folder = config.rootpath / ".cache" / "xla"
         for file in folder.glob("*"):
-            if file.stat().st_mtime < time.time() - 7 * 86400:
-                file.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another run removed it
+                if file.stat().st_mtime < time.time() - 7 * 86400:
+                    file.unlink()
         os.environ[name] = str(folder)
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
