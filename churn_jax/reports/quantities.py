@@ -273,6 +273,8 @@ def column_name(given: str | Quantity | Callable[..., Any]) -> str:
         return given
     if not isinstance(given, Quantity):
         given = column("", runs=True)(given)
+    if QUANTITIES.find(given.name) is not given:  # another of its name came later
+        QUANTITIES.register(given.name)(given)
     return given.name
 
 
@@ -287,9 +289,6 @@ def recorded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     found = [QUANTITIES.find(name) for name in columns]
     headings = [one.heading for one in found]
     if twice := {heading for heading in headings if headings.count(heading) > 1}:
-        raise ValueError(
-            f"two columns have the heading {min(twice)!r}; give one another, or leave "
-            "it out"
-        )
+        raise ValueError(f"two columns have the heading {min(twice)!r}; rename one")
     # A plain function that was made a column here cannot be imported as one.
     return tuple(QUANTITIES.name(one, lambda name=one.name: name) for one in found)
