@@ -267,10 +267,8 @@ def limit_of(given: Any, what: str, quantity: str = "") -> float:
             value = float(text.removesuffix("%"))
     of_share = quantity and _unit(quantity) in ("share", "points")
     if of_share and not percent and abs(value) == 1:
-        raise GateError(
-            f"{what} {value:g} may mean {value:g} % or {value:g}00 %; write "
-            f"{value:g}% or {value:g}00%"
-        )
+        n = f"{value:g}"
+        raise GateError(f"{what} {n} may mean {n} % or {n}00 %; write {n}% or {n}00%")
     if percent and quantity and not of_share:
         raise GateError(f"{what} is not a share; write it as a number, without %")
     if math.isfinite(value):

@@ -30,8 +30,9 @@ ROUNDING = 1e-9  # errors of sums and differences of shares, which fail no condi
 
 
 def rounding(quantity: str, interval: Interval, limit: float) -> float:
-    """The same of any quantity: scores and values may be of any size."""
-    if not quantity.startswith(("score", "error", "mean_distance")):
+    """Rounding errors of a condition; of scores and values a share of their size."""
+    about = QUANTITIES.get(quantity)
+    if about is None or not about.outcomes or about.unit in ("share", "points"):
         return ROUNDING
     sizes = np.abs([limit, *dataclasses.astuple(interval)])
     return ROUNDING * float(np.max(sizes[np.isfinite(sizes)]))
